@@ -154,7 +154,7 @@ def show(recipe: str, runs: list[Path], found: dict[tuple[str, int], float], fol
     )
     slowest = max(training_seconds(run) for run in runs)
     each = ", ".join(f"{score:.2f}" for score in scores)
-    size = count_parameters(Run.open(runs[0]).task.model())
+    size = count_parameters(Run.open(runs[0]).task.network.build())
     print(
         f"| {recipe} | {statistics.mean(scores):.2f} | {each} | {size:,} | {slowest:.0f} | "
         f"{speed:,.0f} "

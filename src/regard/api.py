@@ -472,7 +472,7 @@ def predict(
                 f"there are {len(prefixes):,} prefixes for {len(given):,} inputs", where="prefixes"
             )
         given = [item._replace(prefix=own) for item, own in zip(given, prefixes, strict=True)]
-    encoded = run.task.encode_inputs(model, given)
+    encoded = run.task.answers.encode_inputs(model, given)
     if not skip_bad:
         encoded.readable()
     result = Predictions([], recipe.search.nbest)
@@ -542,7 +542,7 @@ def _chunks(
         readable = encoded.take([row for row in rows if row not in bad])
         predictions: Sequence[Prediction] = ()
         if len(readable):
-            predictions = run.task.predict_encoded(
+            predictions = run.task.answers.predict_encoded(
                 model, readable, record=record, progress=progress
             )
         progress(len(rows) - len(predictions))
@@ -550,7 +550,7 @@ def _chunks(
         chunk = [
             Skipped(given[row].text, bad[row]) if row in bad else next(following) for row in rows
         ]
-        notes = run.task.notes(readable, predictions)
+        notes = run.task.answers.notes(readable, predictions)
         if run.recipe.model.reads != "image":
             notes = [*image_notes(readable.inputs), *notes]
         yield Predictions(chunk, run.recipe.search.nbest, notes)
@@ -814,7 +814,7 @@ def features(
 
 
 def _text_model(run: Run, checkpoint: str | None, device: str | None) -> Contextual:
-    model: Contextual | None = run.task.text_model(run.load_model(checkpoint, device))
+    model: Contextual | None = run.task.views.text_model(run.load_model(checkpoint, device))
     if model is None:
         what = f"{run.recipe.model.kind} for {run.recipe.task} has no vectors of a single text"
         hint = (
@@ -884,7 +884,7 @@ def score(
             where="target",
             hint="give a text, or a list of tokens",
         )
-    ids, scores = run.task.score_text(model, given.text, tokens)
+    ids, scores = run.task.views.score_text(model, given.text, tokens)
     return {
         "source": given.text,
         "target": vocabulary.decode(ids),
@@ -925,7 +925,7 @@ def evaluate(
     """
     chosen_workers("auto", engine, address)
     run = Run.open(run, accept_recipe)
-    if engine == "ray" and not run.task.shares_examples:
+    if engine == "ray" and not run.task.metrics.shares_examples:
         what = f"the examples of {run.recipe.task} cannot be shared out"
         raise DecodeError(what, where="--engine", hint="leave it out")
     named = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
@@ -967,9 +967,9 @@ def evaluate(
         ):
             parts.append(part)
             done(count)
-        metrics = run.task.evaluated(examples, parts)
+        metrics = run.task.metrics.combine(examples, parts)
     else:
-        metrics = run.task.evaluate(run.predictor(checkpoint, device), examples, done)
+        metrics = run.task.metrics.evaluate(run.predictor(checkpoint, device), examples, done)
     measured = measured_on(run, split, named, examples)
     if checkpoint in (None, "best"):
         measured = noted(measured, later_step(run))
@@ -986,18 +986,20 @@ def _baseline(run: Run, examples: Any) -> dict[str, Any]:
         what = "the run was imported, so there are no training rows for a baseline"
         raise DecodeError(what, where="--baseline", hint="leave it out")
     task = run.task
-    measured = strongest(task, task.baselines(examples_of(run, "train"), examples), examples)
+    measured = strongest(
+        task.metrics, task.metrics.baselines(examples_of(run, "train"), examples), examples
+    )
     return (
         {"baseline": measured}
         if measured
-        else {"note": f"there is no classical baseline for {task.name}"}
+        else {"note": f"there is no classical baseline for {run.recipe.task}"}
     )
 
 
 @dataclass(frozen=True)
 class _Measuring(_Placed):
     def __call__(self, piece: Dataset) -> tuple[int, Any]:
-        return len(piece), self.run.task.computed(self.run.predictor(), piece, ignore)
+        return len(piece), self.run.task.metrics.results(self.run.predictor(), piece, ignore)
 
 
 def _errors_beside(file: Path) -> Path:

@@ -185,7 +185,9 @@ def test_how_far_off_numbers_are(runs: Runs) -> None:
     """2.0 for 2.5, 2.5 for 0.5, 4.0 for 4: errors of 0.5, 2 and 0, with squares of 0.25, 4 and
     0."""
     run = Run.open(runs["regression"])
-    metrics = run.task.measured(examples_of(run, "validation"), np.array([[2.0], [2.5], [4.0]]))
+    metrics = run.task.metrics.scores(
+        examples_of(run, "validation"), np.array([[2.0], [2.5], [4.0]])
+    )
     assert {name: metrics[name] for name in ("loss", "mae", "rmse")} == pytest.approx(
         {"loss": 17 / 12, "mae": 5 / 6, "rmse": (17 / 12) ** 0.5}
     )
@@ -316,9 +318,10 @@ def test_labels_are_kept(
         parquet.write_table(table, tmp_path / "a.parquet")
     train = corpus or {"file": next(iter(files)), "text": "sentence", "label": "label"}
     recipe, base = api.load_recipe(Project(tmp_path, train=train, head=head).recipe)
-    task = TASKS["classification"].prepare(recipe, base).task
+    prepared = TASKS["classification"].prepare(recipe, base)
+    task: Any = TASKS["classification"](prepared.recipe, prepared.tokenizers)
     assert list(task.labels) == labels
-    assert task.model().head.linear.weight.shape[0] == len(labels)
+    assert task.network.build().head.linear.weight.shape[0] == len(labels)
 
 
 def test_windows_are_averaged(project: Project) -> None:
@@ -333,8 +336,8 @@ def test_windows_are_averaged(project: Project) -> None:
     assert [len(row.ids) for row in rows] == [8, 8, 6]
     with torch.inference_mode():
         alone = [model(labelled_batch([[row]], torch.zeros(1), 0)) for row in rows]
-    [(examples, _)] = task.encode_inputs(model, inputs_of([text])).readable()
-    [found] = task.computed(model, examples)
+    [(examples, _)] = task.answers.encode_inputs(model, inputs_of([text])).readable()
+    [found] = task.answers.results(model, examples)
     assert found.tolist() == pytest.approx(torch.stack(alone).mean(0)[0].tolist(), abs=1e-6)
     assert succeed("evaluate", run, "--json").json["examples"] == 4
 

@@ -380,7 +380,7 @@ def test_splits_are_chosen_by_name(run: Path, tiny_run: Path) -> None:
 
 def test_korean_in_either_unicode_form_is_the_same_text() -> None:
     text = "오늘은 날씨가 좋다"
-    found = Translation.metrics(
+    found = Translation.text_scores(
         [text], [[unicodedata.normalize("NFD", text)]], EvaluationConfig(tokenize="char")
     )
     assert found["exact_match"] == 1
@@ -391,7 +391,8 @@ def test_korean_in_either_unicode_form_is_the_same_text() -> None:
 def test_case_counts_for_all_metrics_or_for_none(task: type[Translation | Captioning]) -> None:
     pair = ["Ein Rockkonzert findet statt ."], [["ein Rockkonzert findet statt ."]]
     exactly, either = (
-        task.metrics(*pair, EvaluationConfig(lowercase=lowercase)) for lowercase in (False, True)
+        task.text_scores(*pair, EvaluationConfig(lowercase=lowercase))
+        for lowercase in (False, True)
     )
     assert (exactly["exact_match"], either["exact_match"]) == (0, 1)
     assert exactly["chrf"] < either["chrf"] == pytest.approx(100)

@@ -644,7 +644,7 @@ def test_summaries_are_compared_by_rouge(runs: Runs, tmp_path: Path) -> None:
     assert compared.tables["systems"][1]["rougeL"] == 100
     outputs = {system.name: system.outputs for system in compared.systems}
     for row in compared.tables["significance"]:
-        scores = Summarization.metrics(
+        scores = Summarization.text_scores(
             outputs[row["system"]], [[text] for text in references], RougeConfig()
         )
         assert row["score"] == pytest.approx(scores[row["metric"]])

@@ -56,7 +56,7 @@ def classifiers(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> d
 
 def predictions_of(folder: Path) -> list[dict[str, Any]]:
     run = Run.open(folder)
-    predictions: list[dict[str, Any]] = run.task.by_unit(
+    predictions: list[dict[str, Any]] = run.task.metrics.by_unit(
         run.load_model(), examples_of(run, None), lambda done: None
     )
     return predictions

@@ -457,7 +457,7 @@ def test_code_in_a_state_is_refused_and_not_run(run: Run, tmp_path: Path, archiv
 def test_weights_of_another_model_are_refused(run: Run) -> None:
     weights = load_weights(run.checkpoint("last"))
     name = next(name for name, tensor in weights.items() if tensor.dim() == 2)
-    model = run.task.model()
+    model = run.task.network.build()
     with pytest.raises(CheckpointError, match=name):
         put_weights(model, weights | {name: weights[name][:, 1:]}, run.folder)
     with pytest.raises(CheckpointError, match=name):

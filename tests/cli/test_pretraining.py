@@ -306,7 +306,9 @@ def test_a_mark_without_a_word_is_not_offered_and_keeps_its_probability(kind: st
         "search": {"beam": tokenizer.size, "nbest": tokenizer.size},
     }
     task = make_task("masked_language_modeling", Tokenizers({"text": tokenizer}), **sections)
-    [gap] = task.predict(task.model().eval(), inputs_of(["농부는 봄에 [MASK] 뿌리고"]))[0].gaps
+    [gap] = task.answers.predict(
+        task.network.build().eval(), inputs_of(["농부는 봄에 [MASK] 뿌리고"])
+    )[0].gaps
     assert all(gap.words)
     assert set(tokenizer.tokens(range(tokenizer.size))) - set(gap.tokens) == {*MASKING, "▁"}
     assert 0.5 < sum(gap.probabilities) < 0.999

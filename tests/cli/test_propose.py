@@ -1235,7 +1235,7 @@ def test_japanese_is_measured_by_mecab_where_it_is_installed(folder: Path) -> No
         needs = "measuring with it needs the library 'MeCab' (pip install 'regard[japanese]')"
         assert messages == [f"evaluation.tokenize: {needs}"]
         return
-    found = Translation.metrics(
+    found = Translation.text_scores(
         ["私は犬が好きです。"], [["私は猫が好きです。"]], EvaluationConfig(tokenize="ja-mecab")
     )
     assert "tok:ja-mecab" in found["bleu_signature"]

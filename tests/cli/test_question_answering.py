@@ -279,7 +279,7 @@ def task_of(
 def model_of(task: QuestionAnswering) -> Headed:
     """With random weights that say something."""
     torch.manual_seed(0)
-    return with_weights_that_matter(task.model())
+    return with_weights_that_matter(task.network.build())
 
 
 def examples_of(
@@ -401,10 +401,10 @@ def test_every_model_answers_the_same_alone_and_among_others(
     examples = examples_of(task, contexts, questions)
     rows = [[task.windows(examples, row)[0].row] for row in range(3)]
     assert worth_packing(labelled_batch(rows, torch.zeros(3), 0).text)
-    together = [one.to_json() for one in task.predict(model, inputs_of(typed))]
+    together = [one.to_json() for one in task.answers.predict(model, inputs_of(typed))]
     assert len({one["score"] for one in together}) == 3
     for text, among in zip(typed, together, strict=True):
-        alone = task.predict(model, inputs_of([text]))[0].to_json()
+        alone = task.answers.predict(model, inputs_of([text]))[0].to_json()
         assert alone["output"] == among["output"]
         assert [alone["score"], alone["no_answer"]] == pytest.approx(
             [among["score"], among["no_answer"]], abs=1e-4
@@ -493,7 +493,9 @@ def test_answers_are_slices_as_typed(
     talkative: tuple[QuestionAnswering, Headed], context: str, question: str
 ) -> None:
     task, model = talkative
-    [found] = task.predict(model, task.given_inputs({"question": question, "context": context}))
+    [found] = task.answers.predict(
+        model, task.given_inputs({"question": question, "context": context})
+    )
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", context))}
     for answer in [told, *told.get("nbest", [])]:

@@ -282,7 +282,7 @@ def test_one_document_is_measured_by_its_masked_tokens(runs: Runs, tmp_path: Pat
     assert not any(name.startswith("next_sentence") for name in found)
     run = Run.open(runs["bert"])
     examples, model = examples_of(run, None, [str(file)]), run.load_model()
-    [row] = run.task.by_unit(model, examples, lambda done: None)
+    [row] = run.task.metrics.by_unit(model, examples, lambda done: None)
     assert (found["loss"], found["masked_accuracy"]) == pytest.approx(
         (row["loss"] / row["masked"], row["correct"] / row["masked"]), rel=1e-5
     )

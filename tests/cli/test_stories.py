@@ -291,7 +291,7 @@ def test_batches_hold_the_story_as_it_stands(tmp_path: Path) -> None:
     data = prepared(
         tmp_path, {"sentences": 2}, train={"file": "qa.txt"}, validation={"file": "qa.txt"}
     )
-    batch = data.task.batch(data.validation, np.array([1, 2]))
+    batch = data.encoding.batch(data.validation, np.array([1, 2]))
     tokenizer = data.tokenizers["text"]
     told = [
         [" ".join(tokenizer.tokens([t for t in row if t])) for row in story]
@@ -304,7 +304,11 @@ def test_batches_hold_the_story_as_it_stands(tmp_path: Path) -> None:
     assert told == [went, got]
     assert batch.times_BS.tolist() == [[2, 1], [2, 1]]
     assert tokenizer.tokens(batch.answers_B.tolist()) == ["hallway", "apple,milk"]
-    assert [data.task.kept_facts(data.validation, row) for row in range(3)] == [(0,), (1,), (0, 1)]
+    assert [data.encoding.kept_facts(data.validation, row) for row in range(3)] == [
+        (0,),
+        (1,),
+        (0, 1),
+    ]
     assert data.train.where(0) == "qa.txt:3"
 
 
@@ -338,7 +342,7 @@ def test_noise_and_linear_start_are_for_training_only(tmp_path: Path) -> None:
     first, again, other = (data.train.batch(rows, 1, epoch) for epoch in (0, 0, 1))
     assert first.times_BS.tolist() == again.times_BS.tolist() != other.times_BS.tolist()
     assert [data.train.batch(rows, 1, epoch).linear for epoch in (0, 1, 2)] == [True, True, False]
-    held = data.task.batch(data.validation, np.arange(4))
+    held = data.encoding.batch(data.validation, np.arange(4))
     assert not held.linear
     assert held.times_BS.max(1).values.tolist() == (held.times_BS > 0).sum(1).tolist()
 

@@ -88,12 +88,12 @@ def test_characters_see_a_word_behind_another_particle() -> None:
     """사과를 and 사과가 are no common word, but two of three characters. Case counts only if asked
     for."""
     cases = [
-        Summarization.metrics(["The CAT"], [["the cat"]], RougeConfig(lowercase=lower))
+        Summarization.text_scores(["The CAT"], [["the cat"]], RougeConfig(lowercase=lower))
         for lower in (True, False)
     ]
     assert [found["rougeL"] for found in cases] == [100, 0]
-    by_words = Summarization.metrics(["사과를"], [["사과가"]], RougeConfig())
-    by_characters = Summarization.metrics(
+    by_words = Summarization.text_scores(["사과를"], [["사과가"]], RougeConfig())
+    by_characters = Summarization.text_scores(
         ["사과를"], [["사과가"]], RougeConfig(tokenize="characters")
     )
     assert by_words["rouge1"] == 0
@@ -111,7 +111,7 @@ def test_against_rouge_score() -> None:
         tuple(" ".join(draw.choices(said.split(), k=draw.randint(1, 15))) for _ in "or")
         for _ in range(200)
     ]
-    found = Summarization.metrics(
+    found = Summarization.text_scores(
         [pair[0] for pair in pairs], [[pair[1]] for pair in pairs], RougeConfig()
     )
     theirs = [scorer.score(reference, output) for output, reference in pairs]

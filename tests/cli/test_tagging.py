@@ -293,7 +293,7 @@ def tagger(
     sections = {"data": {"max_length": 8, "words": words}, "model": model, "head": head}
     task = make_task("tagging", Tokenizers({"text": tokenizer}), **sections)
     torch.manual_seed(0)
-    return task, with_weights_that_matter(task.model())
+    return task, with_weights_that_matter(task.network.build())
 
 
 def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokenizer) -> None:
@@ -346,7 +346,7 @@ def test_every_model_tags_a_sentence_the_same_alone_and_among_others(
     }
     torch.manual_seed(0)
     task = Tagging(recipe_of(tree), Tokenizers({"text": tokenizer}))
-    model = with_weights_that_matter(task.model())
+    model = with_weights_that_matter(task.network.build())
     words = task.encode_words(
         [["Anna", "."], ["Anna", "lives", "in", "Hong", "Kong"], ["Oslo", "and", "Hong"]]
     )
@@ -379,7 +379,7 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
     batch = examples.batch(np.array([0, 1]))
     assert len(batch.text) > 2  # the first sentence is read in several rows
     assert batch.tokens == 10
-    log_p = [tags.log_p_WY for tags in task.computed(model, examples)]
+    log_p = [tags.log_p_WY for tags in task.answers.results(model, examples)]
     expected = -sum(
         float(one[word, task.labels.index(tag)])
         for one, own in zip(log_p, tags, strict=True)
@@ -411,7 +411,7 @@ def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(
     kind: str, text: str, words: str
 ) -> None:
     task, model = tagger_of_bytes(kind, words)
-    [found] = task.predict(model, inputs_of([text]))
+    [found] = task.answers.predict(model, inputs_of([text]))
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", text))}
     for part in [*told["entities"], *told["words"]]:

@@ -180,7 +180,7 @@ def built(task: str, kind: str, **head: Any) -> tuple[Any, Any]:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["abc"])
     torch.manual_seed(0)
     built_task = TASKS[task](recipe, Tokenizers({"text": tokenizer}))
-    built_model = built_task.model()
+    built_model = built_task.network.build()
     return built_model, built_task.objective(built_model)
 
 

@@ -65,7 +65,7 @@ class Titles(TextToText):
     higher_is_better = ("exact_match",)
 
     @classmethod
-    def metrics(
+    def text_scores(
         cls, outputs: Sequence[str], references: Sequence[Sequence[str]], config: Any
     ) -> dict[str, Any]:
         right = sum(output in texts for output, texts in zip(outputs, references, strict=True))

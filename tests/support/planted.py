@@ -41,7 +41,7 @@ def planted_run(
     recipe = recipe_of(tree | {"task": "translation", "model": model})
     shutil.rmtree(folder, ignore_errors=True)  # an earlier one of the same test
     run = Run.create(folder, recipe, Tokenizers({"source": tokenizer, "target": tokenizer}))
-    planted = run.task.model()
+    planted = run.task.network.build()
     plant(planted, log_p_of(table, tokenizer))
     facts = {"step": 1, "metrics": {}, "tokenizer": run.tokenizers.fingerprint}
     save_checkpoint(run.checkpoints / "step-00000001", stored_weights(planted), facts)

@@ -70,7 +70,9 @@ def raw_case(
 ) -> tuple[type[RawTextTask], Any]:
     """A task on raw text that finds sentences as asked for, and the sections of a recipe that it
     reads."""
-    kind = type("RawCase", (RawTextTask,), {"special": special, "sentences": sentences})
+    kind = type(
+        "RawCase", (RawTextTask,), {"name": "raw", "special": special, "sentences": sentences}
+    )
     model, training = SimpleNamespace(letters=letters), SimpleNamespace(seed=1)
     return kind, Recipe.model_construct(
         task="raw", data=data, tokenizer=tokenizer, model=model, training=training
@@ -83,7 +85,7 @@ def prepare_raw(
     """The pipeline for raw text: `splits` as RawTokens, `tokenizers` and `report`."""
     kind, recipe = raw_case(data, tokenizer, **options)
     prepared = prepare(kind, recipe, base, None, progress)
-    task: Any = prepared.task
+    task: Any = prepared.encoding
     parts = {"train": prepared.train, "validation": prepared.validation, "test": prepared.test}
     splits = {part: task.raw_tokens(pieces) for part, pieces in parts.items() if pieces is not None}
     return SimpleNamespace(splits=splits, tokenizers=task.tokenizers, report=prepared.report)

@@ -96,8 +96,8 @@ def test_entities_inflate_bleu() -> None:
     outputs = [f"{word} &apos;s dog sees it ." for word in ("Anna", "Ben", "Carla")]
     references = [[f"{word} &apos;s cat was there ."] for word in ("Emma", "Fred", "Grace")]
     clean = Cleaning(unescape=True, detokenise=True)
-    inflated = Translation.metrics(outputs, references, EvaluationConfig())["bleu"]
-    right = Translation.metrics(
+    inflated = Translation.text_scores(outputs, references, EvaluationConfig())["bleu"]
+    right = Translation.text_scores(
         [*map(clean, outputs)], [[clean(one)] for [one] in references], EvaluationConfig()
     )["bleu"]
     assert inflated > 3 * right > 0

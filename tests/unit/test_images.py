@@ -238,7 +238,7 @@ def test_the_verbs_on_a_finished_run(album: Path) -> None:
 
 def shown(examples: Any, row: int) -> Any:
     """The image of an example as a model reads it."""
-    return examples.task.source(examples, row).shown
+    return examples.encoding.source(examples, row).shown
 
 
 def test_broken_images_are_dropped_and_counted_where_the_recipe_says_so(album: Path) -> None:
@@ -258,7 +258,7 @@ def test_broken_images_are_dropped_and_counted_where_the_recipe_says_so(album: P
         "splits"
     ]["train"]
     again = Captioning.prepare(loaded, base).train
-    lengths = [len(again.task.pieces(again, row)["target"]) for row in range(len(again))]
+    lengths = [len(again.encoding.pieces(again, row)["target"]) for row in range(len(again))]
     assert counted["columns"]["target"]["tokens"] == sum(lengths) == 30
     assert counted["columns"]["target"]["unknown"] == 0
     histogram = counted["columns"]["target"]["lengths"]
@@ -267,7 +267,7 @@ def test_broken_images_are_dropped_and_counted_where_the_recipe_says_so(album: P
     assert len(again) == len(kept) == 10
     for row, before in enumerate(kept):
         assert again.where(row) == whole.where(before)
-        assert again.task.pieces(again, row) == whole.task.pieces(whole, before)
+        assert again.encoding.pieces(again, row) == whole.encoding.pieces(whole, before)
         assert np.array_equal(shown(again, row), shown(whole, before))
     for path in (album / "images").glob("*.png"):
         write(path, "broken")
@@ -382,12 +382,14 @@ def test_lists_without_captions_are_named(album: Path) -> None:
 
 def test_metrics_take_the_best_of_several_references() -> None:
     outputs = ["a red circle", "all is blue"]
-    found = Captioning.metrics(
+    found = Captioning.text_scores(
         outputs, [["the red circle", "a red circle"], ["all is blue"]], EvaluationConfig()
     )
     assert found["exact_match"] == 1.0
     assert found["bleu1"] == pytest.approx(100)
-    single = Captioning.metrics(outputs, [["the red circle"], ["all is green"]], EvaluationConfig())
+    single = Captioning.text_scores(
+        outputs, [["the red circle"], ["all is green"]], EvaluationConfig()
+    )
     assert single["exact_match"] == 0.0
     assert single["bleu1"] == pytest.approx(100 * 4 / 6)
     assert single["bleu2"] == pytest.approx(100 * (4 / 6 * 2 / 4) ** 0.5)

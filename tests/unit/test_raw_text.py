@@ -87,7 +87,8 @@ def test_bad_lines_that_are_left_out_are_noted(tmp_path: Path, task: str, kind: 
             "training": {"steps": 1},
         }
     )
-    run = TASKS[task].prepare(recipe, tmp_path).task
+    prepared = TASKS[task].prepare(recipe, tmp_path)
+    run = TASKS[task](prepared.recipe, prepared.tokenizers)
     assert (
         run.read([RawText(**corpus)], "test", tmp_path).left_out
         == "1 of 3 rows was left out, the first at a.txt:3"

@@ -371,7 +371,7 @@ def _word_by_word(lab: Lab) -> Found:
         written = word_by_word(pairs, [source for source, _ in tests])
         task = runs["attention"].task
         found = {
-            "word by word": task.metrics(
+            "word by word": task.text_scores(
                 written, [[target] for _, target in tests], task.recipe.evaluation
             )
         }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from regard.data.corpora import Part
 from regard.data.epochs import Examples
 from regard.data.store import Integers, TextColumn, TokenColumn, in_chunks
 from regard.errors import DataError
-from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
 Columns = Mapping[str, Sequence[Sequence[int]]]
 """Rows of numbers by the name of their column: tokens, labels, positions."""
@@ -29,27 +29,16 @@ SPLITS: dict[Part, str] = {"train": "training", "validation": "validation", "tes
 """The splits and their names in sentences."""
 
 
-@dataclass(eq=False, repr=False)
-class Encoder:
-    """What the data pipeline (data/prepare.py) calls of a task, which is a subclass
-    (tasks/task.py)."""
+class Encoding:
+    """Texts of examples -> numbers -> batches: the part of a task that the data pipeline uses."""
 
-    columns: ClassVar[tuple[str, ...]]  # those that have a tokenizer
-    recipe: Any  # with the sections of the task
-    tokenizers: Tokenizers
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
+        self.recipe = recipe
+        self.tokenizers = tokenizers
 
-    @classmethod
-    def learn_tokenizers(
-        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
-    ) -> Tokenizers:
-        """The tokenizers of the columns, trained on the training texts or read from files."""
-        return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
+    # Texts -> columns of numbers
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
-        """Fill in what depends on the training data, such as the labels."""
-        return self
-
-    def encoding(self) -> list[Any]:
+    def settings(self) -> list[Any]:
         """What decides the encoded columns besides texts and tokenizers, as plain values."""
         return []
 
@@ -60,7 +49,7 @@ class Encoder:
         }
 
     def tokenizer_of(self, column: str) -> Tokenizer | None:
-        """The tokenizer of an encoded column; None where the column does not hold tokens."""
+        """The tokenizer of an encoded column; None if the column does not hold tokens."""
         return self.tokenizers.get(column)
 
     def dropped(self, columns: Columns) -> Mapping[str, NDArray[np.bool_]]:
@@ -68,24 +57,36 @@ class Encoder:
         return {}
 
     def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
-        """What `check` reports of the columns of tokens."""
+        """What `check` reports about the columns of tokens."""
         return {
             name: token_report(column, tokenizer)
             for name, column in examples.columns.items()
             if (tokenizer := self.tokenizer_of(name)) is not None
         }
 
+    # Columns -> batches
+
+    def examples(self, rows: Dataset, part: str) -> Any:
+        """What a model reads of a split; raw text is cut into pieces."""
+        return rows
+
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         """The most positions that each example takes up in a model."""
         raise NotImplementedError
 
     def length_differences(self, examples: Dataset) -> NDArray[np.int32] | None:
-        """How much longer the first of two columns is than the second, where there are two."""
+        """How much longer the first of two columns is than the second; None for a single column."""
         return None
+
+    def longest_example(self, examples: Dataset) -> int:
+        """The example that needs the most memory."""
+        return int(np.argmax(examples.lengths))
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> AnyBatch:
         """These examples as tensors; random choices depend on the seed and the epoch alone."""
         raise NotImplementedError
+
+    # What examples hold
 
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
         """An example token by token, as a model reads it."""
@@ -95,20 +96,16 @@ class Encoder:
             if (tokenizer := self.tokenizer_of(name)) is not None
         }
 
-    def examples(self, rows: Dataset, part: str) -> Any:
-        """What a model reads of a split; raw text is cut into pieces."""
-        return rows
+    def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
+        """How often each token or class is a target."""
+        raise NotImplementedError
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
         """How often each label occurs, for tasks with labels."""
         return {}
 
-    def longest_example(self, examples: Dataset) -> int:
-        """The example that needs the most memory."""
-        return int(np.argmax(examples.lengths))
-
     def fingerprint(self, examples: Dataset) -> int:
-        """A checksum of the examples and their order: those of a resumed run must have the same."""
+        """A checksum of the examples and their order: a resumed run must have the same."""
         checksum = zlib.crc32(examples.corpora.tobytes())
         for column in examples.columns.values():
             checksum = zlib.crc32(column.offsets.data, zlib.crc32(column.values.data, checksum))
@@ -121,16 +118,39 @@ class Encoder:
         return checksum
 
     def fingerprints(self, train: Any, validation: Any) -> dict[str, int]:
-        """Checksums of what a resumed run must have as before, by its name in messages."""
+        """Checksums that a resumed run must have as before, by their names in messages."""
         return {"training": self.fingerprint(train), "validation": self.fingerprint(validation)}
+
+
+class Preparation(Protocol):
+    """What the data pipeline asks of a task's class, before there is a task."""
+
+    @property
+    def name(self) -> str:
+        """The task's name in a recipe."""
+
+    @property
+    def vocabularies(self) -> tuple[str, ...]:
+        """The names of its tokenizers."""
+
+    def learn_tokenizers(
+        self, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
+        """The tokenizers, trained on the training texts or read from files."""
+
+    def settle(self, recipe: Recipe, train: Mapping[str, Sequence[str]], where: Where) -> Recipe:
+        """The recipe with what only the training data can tell, such as the labels."""
+
+    def make_encoding(self, recipe: Recipe, tokenizers: Tokenizers) -> Encoding:
+        """The encoding of a task with this recipe."""
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset(Examples):
-    """Rows of encoded columns; row i of every column is example i. The task makes batches of
+    """Rows of encoded columns; row i of every column is example i. The encoding makes batches of
     them."""
 
-    task: Encoder
+    encoding: Encoding
     columns: Mapping[str, TokenColumn]
     texts: Mapping[str, TextColumn]
     corpora: Integers
@@ -139,12 +159,14 @@ class Dataset(Examples):
     left_out: str = field(default="", kw_only=True)
 
     @classmethod
-    def of(cls, task: Encoder, texts: Mapping[str, Sequence[str]], where: Where) -> Dataset:
+    def of(cls, encoding: Encoding, texts: Mapping[str, Sequence[str]], where: Where) -> Dataset:
         """Texts encoded in memory."""
-        columns = {name: TokenColumn.of(rows) for name, rows in task.encode(texts, where).items()}
+        columns = {
+            name: TokenColumn.of(rows) for name, rows in encoding.encode(texts, where).items()
+        }
         size = len(next(iter(texts.values())))
         in_memory = {name: TextColumn.of(rows) for name, rows in texts.items()}
-        return cls(task, columns, in_memory, np.zeros(size, dtype=np.int16), (1.0,), where)
+        return cls(encoding, columns, in_memory, np.zeros(size, dtype=np.int16), (1.0,), where)
 
     def select(self, rows: Integers) -> Dataset:
         columns = {
@@ -171,17 +193,17 @@ class Dataset(Examples):
 
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
-        return self.task.lengths(self)
+        return self.encoding.lengths(self)
 
     @cached_property
     def length_differences(self) -> NDArray[np.int32] | None:
-        return self.task.length_differences(self)
+        return self.encoding.length_differences(self)
 
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> AnyBatch:
-        return self.task.collate(self, examples, seed, epoch)
+        return self.encoding.collate(self, examples, seed, epoch)
 
     def longest_example(self) -> int:
-        return self.task.longest_example(self)
+        return self.encoding.longest_example(self)
 
 
 @dataclass(frozen=True)

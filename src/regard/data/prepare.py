@@ -25,7 +25,16 @@ from pydantic import TypeAdapter
 
 from regard.data.config import TOLERATED, Corpus, Recipe, Split, Splits
 from regard.data.corpora import Part
-from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report, SplitReport
+from regard.data.dataset import (
+    NAMED,
+    SPLITS,
+    Dataset,
+    Encoding,
+    Finding,
+    Preparation,
+    Report,
+    SplitReport,
+)
 from regard.data.epochs import Examples
 from regard.data.formats import Row
 from regard.data.parallel import in_order, processors
@@ -69,7 +78,9 @@ E = TypeVar("E", bound=Examples)
 class Prepared(Generic[E]):
     """All that training and evaluation need of the data."""
 
-    task: Encoder
+    recipe: Any
+    """The task's recipe, with what only the training data can tell (`Preparation.settle`)."""
+    encoding: Encoding
     train: E
     validation: E
     test: E | None
@@ -77,11 +88,11 @@ class Prepared(Generic[E]):
 
     @property
     def tokenizers(self) -> Tokenizers:
-        return self.task.tokenizers
+        return self.encoding.tokenizers
 
     @cached_property
     def fingerprints(self) -> dict[str, int]:
-        return self.task.fingerprints(self.train, self.validation)
+        return self.encoding.fingerprints(self.train, self.validation)
 
     def with_notes(self, notes: Sequence[str]) -> Prepared[E]:
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
@@ -89,7 +100,7 @@ class Prepared(Generic[E]):
 
 @rebuilding
 def prepare(
-    kind: type[Encoder],
+    kind: Preparation,
     recipe: Recipe,
     base: Path,
     tokenizers: Tokenizers | None,
@@ -107,27 +118,28 @@ def prepare(
     texts = prepare_texts(recipe.data, base=base, seed=seed, progress=progress, within=within)
     train = texts.splits["train"]
     tokenizers = tokenizers or _trained_tokenizers(kind, recipe, texts, base, progress)
-    task = kind(recipe, tokenizers).settled(train.columns, train.where)
-    key = key_of([FORMAT, texts.key, kind.__name__, task.tokenizers.fingerprint, task.encoding()])
+    recipe = kind.settle(recipe, train.columns, train.where)
+    encoding = kind.make_encoding(recipe, tokenizers)
+    key = key_of([FORMAT, texts.key, kind.name, tokenizers.fingerprint, encoding.settings()])
     folder = stored(
-        f"encoded-{key}", lambda folder: _encode(folder, task, recipe.data, texts, progress)
+        f"encoded-{key}", lambda folder: _encode(folder, encoding, recipe.data, texts, progress)
     )
     report = TypeAdapter(Report).validate_json((folder / "report.json").read_bytes())
     splits = {
-        split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits
+        split: _open_encoded(folder, split, texts.splits[split], encoding) for split in texts.splits
     }
     notes = [*texts.notes]
     for reader in chain.from_iterable(split.readers for split in texts.splits.values()):
         notes += reader.corpus.findings(reader.files)  # they name files: not cached
     notes += _uneven(report, _shares(recipe.data))
     notes += _rare(
-        task,
+        encoding,
         splits["train"],
         [splits[split] for split in _shares(recipe.data) if recipe.data.by_label],
     )
-    examples = {part: task.examples(rows, part) for part, rows in splits.items()}
+    examples = {part: encoding.examples(rows, part) for part, rows in splits.items()}
     prepared = Prepared(
-        task, examples["train"], examples["validation"], examples.get("test"), report
+        recipe, encoding, examples["train"], examples["validation"], examples.get("test"), report
     )
     return prepared.with_notes([*dict.fromkeys(notes)])
 
@@ -150,14 +162,14 @@ def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
             yield f"{count}, but {100 * part:.0f} % of the tokens: {remedy}"
 
 
-def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> Iterator[str]:
+def _rare(encoding: Encoding, train: Dataset, held_out: Sequence[Dataset]) -> Iterator[str]:
     """Notes on labels missing from a share that is held out by label, since they can hardly be
     learned or measured; and on rare labels that look like a frequent one, since they may be
     mistakes."""
     if "label" not in train.texts:
         return
-    counts = task.label_counts(train)
-    elsewhere = [task.label_counts(split) for split in held_out]
+    counts = encoding.label_counts(train)
+    elsewhere = [encoding.label_counts(split) for split in held_out]
     rare = {label for label in counts if not all(split[label] for split in elsewhere)}
     alike = _alike(counts)
     places = _places(train, [*dict.fromkeys([*sorted(rare), *alike])][: 2 * SHOWN])
@@ -206,13 +218,12 @@ def _places(train: Dataset, labels: Sequence[str]) -> dict[str, list[str]]:
 
 
 def read(
-    task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path
+    encoding: Encoding, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path
 ) -> Dataset:
     """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the
     recipe says so."""
-    encoding = recipe.data.encoding
     within = recipe.readable_folder(base)
-    readers = [open_corpus(corpus, base, part, encoding, within) for corpus in corpora]
+    readers = [open_corpus(corpus, base, part, recipe.data.encoding, within) for corpus in corpora]
     checks = _Checks(recipe.data, "drop the row")
     rows = [*checks.good_rows(readers)]
     if checks.errors:
@@ -232,7 +243,7 @@ def read(
 
     numbers = np.array([corpus for (corpus, _, _), _ in rows], dtype=np.int16)
     dataset = replace(
-        Dataset.of(task, texts, where), corpora=numbers, weights=(1.0,) * len(readers)
+        Dataset.of(encoding, texts, where), corpora=numbers, weights=(1.0,) * len(readers)
     )
     if not (count := sum(finding.count for finding in checks.dropped.values())):
         return dataset
@@ -700,7 +711,7 @@ def _of_examples(hashes: Hashes, firsts: Integers) -> Hashes:
 
 
 def _trained_tokenizers(
-    kind: type[Encoder], recipe: Recipe, texts: PreparedTexts, base: Path, progress: Progress
+    kind: Preparation, recipe: Recipe, texts: PreparedTexts, base: Path, progress: Progress
 ) -> Tokenizers:
     """The tokenizers of the training texts, from the cache where nothing has changed."""
     train = texts.splits["train"]
@@ -712,8 +723,8 @@ def _trained_tokenizers(
         progress("training the tokenizer", 0)
         kind.learn_tokenizers(recipe, train.columns, base).save(folder)
 
-    key = key_of([FORMAT, kind.__name__, texts.key, recipe.tokenizer.model_dump(mode="json")])
-    return Tokenizers.load(stored(f"tokenizers-{key}", build), kind.columns)
+    key = key_of([FORMAT, kind.name, texts.key, recipe.tokenizer.model_dump(mode="json")])
+    return Tokenizers.load(stored(f"tokenizers-{key}", build), kind.vocabularies)
 
 
 def _expect_readable_tokenizers(recipe: Recipe, base: Path) -> None:
@@ -731,13 +742,13 @@ def _expect_readable_tokenizers(recipe: Recipe, base: Path) -> None:
 
 
 def _encode(
-    folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts, progress: Progress
+    folder: Path, encoding: Encoding, data: Splits[Any], texts: PreparedTexts, progress: Progress
 ) -> None:
     splits: dict[Part, SplitReport] = {}
     for split, split_texts in texts.splits.items():
-        dropped = _encode_split(folder, split, split_texts, task, progress)
+        dropped = _encode_split(folder, split, split_texts, encoding, progress)
         report = texts.report[split]
-        columns = task.column_reports(_open_encoded(folder, split, split_texts, task))
+        columns = encoding.column_reports(_open_encoded(folder, split, split_texts, encoding))
         kept = report.kept - sum(finding.count for finding in dropped.values())
         splits[split] = replace(
             report, kept=kept, dropped=report.dropped | dropped, columns=columns
@@ -751,7 +762,7 @@ def _encode(
 class _Encoding:
     """Encodes chunks, maybe in a process of its own."""
 
-    task: Encoder
+    encoding: Encoding
     training: bool  # whether examples may be left out
 
     def start(self, number: int, workers: int) -> None:
@@ -763,25 +774,25 @@ class _Encoding:
         those kept, column by column. None where there is an error; only the first process can say
         where."""
         try:
-            columns = self.task.encode(piece, str)
+            columns = self.encoding.encode(piece, str)
         except DataError:
             return None
-        broken = self.task.dropped(columns) if self.training else {}
+        broken = self.encoding.dropped(columns) if self.training else {}
         kept = ~np.logical_or.reduce(
             [*broken.values(), np.zeros(len(next(iter(piece.values()))), dtype=bool)]
         )
         encoded = {}
         for name, rows in columns.items():
             left = [rows[row] for row in np.flatnonzero(kept).tolist()]
-            values = np.fromiter(chain.from_iterable(left), dtype=_column_type(self.task, name))
+            values = np.fromiter(chain.from_iterable(left), dtype=_column_type(self.encoding, name))
             encoded[name] = values, [len(row) for row in left]
         return kept, broken, encoded
 
 
 def _encode_split(
-    folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress
+    folder: Path, split: Part, texts: Texts, encoding: Encoding, progress: Progress
 ) -> dict[str, Finding]:
-    """Encode a split into columns, without the training examples that the task leaves out: what
+    """Encode a split into columns, without the training examples that the encoding leaves out: what
     these are."""
     dropped = dict[str, Finding]()
     kept_rows = list[Integers]()
@@ -800,17 +811,17 @@ def _encode_split(
             )
             yield waiting[-1][1]
 
-    workers = task.recipe.data.workers
+    workers = encoding.recipe.data.workers
     if workers == "auto":
         workers = processors() if len(texts) >= PARALLEL else 1
-    work = _Encoding(task, split == "train")
+    work = _Encoding(encoding, split == "train")
     with ExitStack() as stack:
         for encoded in (
             map(work, chunks()) if workers == 1 else in_order(work, chunks(), int(workers))
         ):
             start, rows = waiting.popleft()
             if encoded is None:
-                task.encode(rows, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
+                encoding.encode(rows, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
             assert encoded is not None
             kept, broken, columns = encoded
             for reason, left_out in broken.items():
@@ -820,7 +831,7 @@ def _encode_split(
             for name, (values, lengths) in columns.items():
                 if name not in writers:
                     column_writer = ColumnWriter(
-                        folder, f"{split}.{name}", _column_type(task, name)
+                        folder, f"{split}.{name}", _column_type(encoding, name)
                     )
                     writers[name] = stack.enter_context(closing(column_writer))
                 writers[name].extend(values, lengths)
@@ -831,17 +842,19 @@ def _encode_split(
     return dropped
 
 
-def _column_type(task: Encoder, name: str) -> DTypeLike:
-    tokenizer = task.tokenizer_of(name)
+def _column_type(encoding: Encoding, name: str) -> DTypeLike:
+    tokenizer = encoding.tokenizer_of(name)
     return np.int32 if tokenizer is None else token_type(tokenizer.size)
 
 
-def _open_encoded(folder: Path, split: Part, texts: Texts, task: Encoder) -> Dataset:
+def _open_encoded(folder: Path, split: Part, texts: Texts, encoding: Encoding) -> Dataset:
     names = json.loads((folder / f"{split}.columns.json").read_text(encoding="utf-8"))
     columns = {
-        name: TokenColumn.open(folder, f"{split}.{name}", _column_type(task, name))
+        name: TokenColumn.open(folder, f"{split}.{name}", _column_type(encoding, name))
         for name in names
     }
     texts = replace(texts, rows=np.load(folder / f"{split}.rows.npy", mmap_mode="r"))
     weights = tuple(reader.corpus.weight for reader in texts.readers)
-    return Dataset(task, columns, texts.columns, texts.corpora[texts.rows], weights, texts.where)
+    return Dataset(
+        encoding, columns, texts.columns, texts.corpora[texts.rows], weights, texts.where
+    )

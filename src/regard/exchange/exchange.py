@@ -114,7 +114,7 @@ def _write_run(
     origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
     run = Run.create(partial, recipe, imported.tokenizers, origin)
     with torch.device("meta"):  # a model of wrong sizes may be too large to build
-        model = run.task.model()
+        model = run.task.network.build()
     for name, expected in model.state_dict().items():
         tensor = imported.weights.get(name, expected)
         if tensor.shape != expected.shape:  # name the weight as in its file, where it is stored so

@@ -89,7 +89,7 @@ class Recipe(BaseRecipe, Generic[D, E, M]):
                     "tie: all has one embedding for both sides: give it one file of vectors, "
                     "not two"
                 )
-        columns = TASKS[others.data["task"]].columns if "task" in others.data else ()
+        columns = TASKS[others.data["task"]].vocabularies if "task" in others.data else ()
         for side in files if columns else ():
             if side not in columns:
                 raise ValueError(

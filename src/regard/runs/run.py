@@ -191,7 +191,7 @@ class Run:
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
-        return Tokenizers.load(self.folder, TASKS[self.recipe.task].columns)
+        return Tokenizers.load(self.folder, TASKS[self.recipe.task].vocabularies)
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -304,7 +304,7 @@ class Run:
         place = chosen_device(device)
         folder = self.checkpoint("best" if checkpoint is None else checkpoint)
         self.check_unchanged(folder)
-        model = self.task.model()
+        model = self.task.network.build()
         put_weights(model, load_weights(folder), folder)
         return model.to(place).eval()
 

@@ -161,7 +161,7 @@ def _evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str,
         if predictions is None and own.task.writes != "target":  # those are decoded by `diagnose`
             examples = examples_of(own, body.split, options.get("files", ()))
             with suppress(DataError):  # some models cannot say
-                predictions = own.task.by_unit(
+                predictions = own.task.metrics.by_unit(
                     own.load_model(), examples, summed(moved, len(examples))
                 )
     others = {name: value for name, value in metrics.items() if name not in ("errors", "files")}

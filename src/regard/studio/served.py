@@ -540,7 +540,7 @@ class Served:
             return
         lengths = self._regions_of(len(inputs))
         if lengths is None:
-            tokenizer = run.tokenizers[run.task.columns[0]]
+            tokenizer = run.tokenizers[run.task.vocabularies[0]]
             lengths = [len(row) for row in tokenizer.encode_batch([given.text for given in inputs])]
         self.refuse_much_to_write(lengths, search, "inputs", WRITTEN)
 

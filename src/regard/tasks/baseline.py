@@ -138,7 +138,7 @@ def strongest(task: Any, found: Iterator[tuple[str, Any]], examples: Any) -> dic
         name for name in (*COMPARED_BY, *task.higher_is_better[:1]) if name in task.higher_is_better
     ][:1]
     for name, results in found:
-        measured = task.measured(examples, results)
+        measured = task.scores(examples, results)
         if not best or measured[metric] > best[metric]:
             best = {"model": name} | {
                 key: value for key, value in measured.items() if key in task.higher_is_better

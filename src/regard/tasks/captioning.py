@@ -84,7 +84,7 @@ class Captioning(Translation):
 
     name = "captioning"
     shares_examples = False
-    columns = ("target",)  # what has a tokenizer
+    vocabularies = ("target",)  # what has a tokenizer
     input_parts = ("image",)
     data = Data[Captioned]
     models = any_config(lambda config: config.reads == "image")
@@ -136,7 +136,7 @@ class Captioning(Translation):
             if split.dropped.count:
                 dropped, columns = (
                     reports[part].dropped | {"image": split.dropped},
-                    split.task.column_reports(split),
+                    split.encoding.column_reports(split),
                 )
                 reports[part] = replace(
                     reports[part], kept=len(split), dropped=dropped, columns=columns
@@ -149,7 +149,12 @@ class Captioning(Translation):
             )
         report = replace(captions.report, splits=reports)
         return Prepared(
-            captions.task, splits["train"], splits["validation"], splits.get("test"), report
+            captions.recipe,
+            captions.encoding,
+            splits["train"],
+            splits["validation"],
+            splits.get("test"),
+            report,
         )
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
@@ -213,11 +218,11 @@ class Captioning(Translation):
         training, weight = self.recipe.training, self.recipe.model.doubly_stochastic
         return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing, weight)
 
-    def evaluated(
+    def combine(
         self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]
     ) -> dict[str, Any]:
         """The metrics on one output an image, loss and perplexity of all captions."""
-        return {"images": len(self.by_input(examples)), **super().evaluated(examples, parts)}
+        return {"images": len(self.by_input(examples)), **super().combine(examples, parts)}
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """An image of the size that the model reads, as a `data:` URL."""

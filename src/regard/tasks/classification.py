@@ -170,7 +170,7 @@ class Classification(TextLabelling):
         """The names of so many classes."""
         return self.labels
 
-    def measured(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
+    def scores(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
         true_X, p_XY = self.targets(examples).astype(np.int64), probabilities(np.stack(results))
         losses = -np.log(np.maximum(p_XY[np.arange(len(true_X)), true_X], 1e-45))
         names = self.class_names(p_XY.shape[1])

@@ -145,7 +145,7 @@ class ExampleTask(Task):
             examples, chosen = rows[numbers[0]].examples, [rows[number].row for number in numbers]
             if chosen != [*range(len(examples))]:
                 examples = examples.select(np.array(chosen))
-            results = self.computed(model, examples, progress)
+            results = self.results(model, examples, progress)
             for row, (number, result) in enumerate(zip(numbers, results, strict=True)):
                 predictions[number] = self.prediction(
                     encoded.inputs[number].text, examples, row, result
@@ -153,7 +153,7 @@ class ExampleTask(Task):
         return [predictions[number] for number in range(len(rows))]
 
     def prediction(self, text: str, examples: Dataset, row: int, result: Any) -> Prediction:
-        """The answer to an input, which was encoded as this example, by what `computed` has for
+        """The answer to an input, which was encoded as this example, by what `results` has for
         it."""
         raise NotImplementedError
 
@@ -169,7 +169,7 @@ class HeadedTask(ExampleTask):
     head there is.
     """
 
-    columns = ("text",)
+    vocabularies = ("text",)
     models = any_config(lambda config: config.reads == "text")
     recipe: HeadedRecipe
     head: ClassVar[type[HeadConfig]] = HeadConfig  # the recipe's section `head`
@@ -212,7 +212,7 @@ class HeadedTask(ExampleTask):
         """The head for vectors of this width, fresh."""
         raise NotImplementedError
 
-    def measured(self, examples: Dataset, results: Sequence[Any]) -> dict[str, Any]:
+    def scores(self, examples: Dataset, results: Sequence[Any]) -> dict[str, Any]:
         """The mean loss and all metrics."""
         raise NotImplementedError
 
@@ -225,7 +225,7 @@ class HeadedTask(ExampleTask):
         """The names of the head's classes, in their order."""
         return tuple(getattr(self.recipe.head, "labels", None) or ())
 
-    def model(self) -> Headed:
+    def build(self) -> Headed:
         config, head, tokenizer = self.recipe.model, self.recipe.head, self.tokenizers["text"]
         options = {"keep_readout": head.auxiliary > 0, **spelling_options(config, tokenizer)}
         base = build_base(config, tokenizer.size, by_token=self.by_token, **options)
@@ -263,7 +263,7 @@ class HeadedTask(ExampleTask):
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         if model.linear is not None:
             self.choose_share(model, examples)
-        metrics = self.measured(examples, self.computed(model, examples))
+        metrics = self.scores(examples, self.results(model, examples))
         return {
             name: metrics[name]
             for name in (*self.lower_is_better, *self.higher_is_better)
@@ -277,16 +277,16 @@ class HeadedTask(ExampleTask):
         model.scale.fill_(1)
         for share in (0.0, 1.0):
             model.share.fill_(share)
-            outputs.append(np.stack(self.computed(model, examples)))
+            outputs.append(np.stack(self.results(model, examples)))
         losses = {}
         for share, scale in product(SHARES, self.scales):
             mixed = scale * ((1 - share) * outputs[0] + share * outputs[1])
-            losses[share, scale] = self.measured(examples, [*mixed])["loss"]
+            losses[share, scale] = self.scores(examples, [*mixed])["loss"]
         share, scale = min(losses, key=losses.__getitem__)
         model.share.fill_(share)
         model.scale.fill_(scale)
 
-    def evaluated(self, examples: Dataset, parts: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    def combine(self, examples: Dataset, parts: Sequence[Sequence[Any]]) -> dict[str, Any]:
         results = [*chain.from_iterable(parts)]
         lines = [
             {"where": examples.where(row), **self.line(examples, row, own)}
@@ -294,7 +294,7 @@ class HeadedTask(ExampleTask):
         ]
         return {
             self.data.UNIT: len(examples),
-            **self.measured(examples, results),
+            **self.scores(examples, results),
             "predictions": lines,
         }
 
@@ -409,7 +409,7 @@ class TextLabelling(HeadedTask):
             if name != "label"
         }
 
-    def encoding(self) -> list[Any]:
+    def settings(self) -> list[Any]:
         return [list(self.labels)]
 
     def tokenizer_of(self, column: str) -> Tokenizer:
@@ -529,7 +529,7 @@ class TextLabelling(HeadedTask):
             compared = "classes" if self.outputs is None else "similarity"
         return NgramModel(head.linear, self.outputs or len(self.labels), words, compared)
 
-    def first_weights(self, model: Headed, train: Dataset) -> None:
+    def set_first_weights(self, model: Headed, train: Dataset) -> None:
         """Fit the linear model, if the recipe has one."""
         if model.linear is not None:
             batches = [
@@ -570,7 +570,7 @@ class TextLabelling(HeadedTask):
         )
 
     @torch.inference_mode()
-    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Scores]:
+    def results(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Scores]:
         scores: dict[int, Scores] = {}
         for rows in fixed_batches(examples, read_tokens(model)):
             batch = self.collate(examples, rows, 0, 0).to(device_of(model))

@@ -133,7 +133,7 @@ class LanguageModeling(WritingTask, RawTextTask):
                 hint="choose loss",
             )
 
-    def model(self) -> Any:
+    def build(self) -> Any:
         tokenizer = self.tokenizers["text"]
         return MODELS[self.recipe.model.kind].build(
             self.recipe.model, tokenizer.size, **spelling_options(self.recipe.model, tokenizer)

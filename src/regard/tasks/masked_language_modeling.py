@@ -202,7 +202,7 @@ class MaskedLanguageModeling(RawTextTask):
             ):
                 raise _nothing_masked(f"data.{part}")
 
-    def model(self) -> Any:
+    def build(self) -> Any:
         return MODELS[self.recipe.model.kind].build(self.recipe.model, self.tokenizers["text"].size)
 
     def objective(self, model: BERT) -> MaskedTokens:

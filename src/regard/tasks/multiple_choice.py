@@ -100,8 +100,8 @@ class MultipleChoice(Classification):
         hint = f"the choices are {listed(names)}; head.labels names them otherwise"
         return class_numbers(labels, names, where, "is not one of the choices", hint)
 
-    def measured(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
-        metrics = super().measured(examples, results)
+    def scores(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
+        metrics = super().scores(examples, results)
         return {name: metrics[name] for name in ("loss", *self.higher_is_better)}
 
     def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:

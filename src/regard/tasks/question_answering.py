@@ -285,7 +285,7 @@ class QuestionAnswering(HeadedTask):
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         return QuestionedText.of_files(files, self.corpora)
 
-    def measured(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:
+    def scores(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold
         would give."""
         lines = [line for _, _, line in results]
@@ -312,7 +312,7 @@ class QuestionAnswering(HeadedTask):
             metrics |= {"best_threshold": threshold, "best_f1": best}
         return metrics
 
-    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Result]:
+    def results(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Result]:
         """Of every question the best answers; where the right one is known, also the losses and the
         line."""
         results = list[Result]()

@@ -33,7 +33,7 @@ from regard.text.vocabularies import SPECIAL
 class RawTextTask(Task):
     """A task on raw text: rows of the data are documents, or pieces of long ones."""
 
-    columns = ("text",)
+    vocabularies = ("text",)
     reads_raw_text = True
     special: ClassVar[Sequence[str]] = SPECIAL  # the special tokens of a vocabulary that is trained
 
@@ -59,7 +59,7 @@ class RawTextTask(Task):
             recipe.tokenizer, {"text": train["text"]}, base, cls.special, fold_white_space
         )
 
-    def encoding(self) -> list[Any]:
+    def settings(self) -> list[Any]:
         return [self.sentences, self.recipe.model.letters is not None]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:

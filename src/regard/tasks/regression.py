@@ -67,10 +67,10 @@ class Regression(TextLabelling):
         )
         return np.array([_number(label) for label in labels], dtype=np.float32)
 
-    def first_weights(self, model: Headed, train: Dataset) -> None:
+    def set_first_weights(self, model: Headed, train: Dataset) -> None:
         """Start from the mean of the numbers; where two texts are compared, from a cosine of 0 for
         the lowest and of 1 for the highest."""
-        super().first_weights(model, train)
+        super().set_first_weights(model, train)
         targets, head = self.targets(train), model.head
         assert isinstance(head, TextHead | ApartHead)
         apart = self.arrangement_of(train) == "apart"
@@ -90,12 +90,12 @@ class Regression(TextLabelling):
     def objective(self, model: Headed) -> SquaredError:
         return SquaredError(model, auxiliary=self.recipe.head.auxiliary)
 
-    def evaluated(self, examples: Dataset, parts: Sequence[Sequence[Scores]]) -> dict[str, Any]:
-        metrics = super().evaluated(examples, parts)
+    def combine(self, examples: Dataset, parts: Sequence[Sequence[Scores]]) -> dict[str, Any]:
+        metrics = super().combine(examples, parts)
         worst = sorted(metrics["predictions"], key=lambda line: -line["error"])
         return metrics | {"errors": worst[: math.ceil(0.1 * len(worst))]}
 
-    def measured(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
+    def scores(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
         true_X, output_X = (
             self.targets(examples).astype(np.float64),
             np.stack(results)[:, 0].astype(np.float64),

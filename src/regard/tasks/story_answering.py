@@ -56,7 +56,7 @@ class StoryAnswering(ExampleTask):
     reads_stories = True
     input_parts = ("story", "question")
     unit = "questions"
-    columns = ("text",)
+    vocabularies = ("text",)
     data = StoryData
     models = any_config(lambda config: config.reads == "story")
     lower_is_better = ("loss", "perplexity", "error")
@@ -121,7 +121,7 @@ class StoryAnswering(ExampleTask):
             {"text": Tokenizer(train_story_words(texts, config.vocabulary, config.lowercase))}
         )
 
-    def encoding(self) -> list[Any]:
+    def settings(self) -> list[Any]:
         return [self.recipe.model.sentences]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
@@ -222,7 +222,7 @@ class StoryAnswering(ExampleTask):
 
     # Training
 
-    def model(self) -> Any:
+    def build(self) -> Any:
         return MODELS[self.recipe.model.kind].build(self.recipe.model, self.tokenizers["text"].size)
 
     def objective(self, model: MemoryNetwork) -> AnswerCrossEntropy:
@@ -240,7 +240,7 @@ class StoryAnswering(ExampleTask):
         model.winner.fill_(best)
         loss, samples = float(loss_I[best]), []
         for row, answers in zip(
-            range(training.samples), self.computed(model, examples), strict=False
+            range(training.samples), self.results(model, examples), strict=False
         ):
             story = examples.texts["story"][row].split("\n")
             shown = " ".join(
@@ -326,7 +326,7 @@ class StoryAnswering(ExampleTask):
             self.tallied(model, examples, progress)[1][:, model.winner],
             list[dict[str, Any]](),
         )
-        for row, answers in enumerate(self.computed(model, examples)):
+        for row, answers in enumerate(self.results(model, examples)):
             story, question, label = (
                 examples.texts[name][row] for name in ("story", "question", "answer")
             )
@@ -417,7 +417,7 @@ class StoryAnswering(ExampleTask):
         return problems
 
     @torch.inference_mode()
-    def computed(
+    def results(
         self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore
     ) -> Iterator[dict[str, float]]:
         """The likeliest answers to each question with their probabilities, best first."""

@@ -43,7 +43,7 @@ class Summarization(TextToText):
     higher_is_better = ("rouge1", "rouge2", "rougeL")
 
     @classmethod
-    def metrics(
+    def text_scores(
         cls, outputs: Sequence[str], references: References, config: RougeConfig
     ) -> dict[str, Any]:
         """The means of ROUGE-1, ROUGE-2 and ROUGE-L F1 over the documents, from 0 to 100."""

@@ -140,7 +140,7 @@ class Tagging(HeadedTask):
             else conll.tags_of(conll.entities_in(tags), len(tags), self.recipe.data.learned)
         )
 
-    def encoding(self) -> list[Any]:
+    def settings(self) -> list[Any]:
         return [
             list(self.labels),
             self.recipe.data.learned,
@@ -307,7 +307,7 @@ class Tagging(HeadedTask):
         spelling = spelling_options(self.recipe.model, self.tokenizers["text"])
         return WindowModel(rows, len(self.labels), **spelling) if rows and spelling else None
 
-    def first_weights(self, model: Headed, train: Dataset) -> None:
+    def set_first_weights(self, model: Headed, train: Dataset) -> None:
         """Fit the linear model, if the recipe has one."""
         if model.linear is not None:
             batches = [
@@ -324,7 +324,7 @@ class Tagging(HeadedTask):
         loss = TagSequenceLoss if self.recipe.head.crf else TagCrossEntropy
         return loss(model, smoothing=smoothing, auxiliary=auxiliary)
 
-    def computed(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Tags]:
+    def results(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Tags]:
         return self.tag_words(
             model, [self.words(examples, row) for row in range(len(examples))], progress
         )
@@ -349,7 +349,7 @@ class Tagging(HeadedTask):
         assert isinstance(head, TokenHead)
         return [Tags.of(log_p_WY, head.crf) for log_p_WY in log_p]
 
-    def measured(self, examples: Dataset, results: Sequence[Tags]) -> dict[str, Any]:
+    def scores(self, examples: Dataset, results: Sequence[Tags]) -> dict[str, Any]:
         """The mean loss of a tag, the share of right ones, and those of entities, type by type,
         where tags mark any."""
         labels = [examples.columns["labels"][row] for row in range(len(examples))]

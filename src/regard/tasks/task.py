@@ -21,7 +21,7 @@ from regard.config import Config
 from regard.data.batches import Padded, Spelling
 from regard.data.config import TABLES, Corpus, Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Dataset, Encoder
+from regard.data.dataset import Dataset, Encoding, Where
 from regard.data.epochs import Examples
 from regard.data.file_inputs import (
     Table,
@@ -50,7 +50,7 @@ from regard.search.hypotheses import Constraints
 from regard.search.stopping import stop_if_given_up
 from regard.text.files import EncodingError, FileInput, Parts, TextFile, open_text
 from regard.text.spelling import unknown_in
-from regard.text.tokenizers import Tokenizer, Tokenizers
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 Row = TypeVar("Row")
 Given = str | tuple[str, ...] | list[str] | Mapping[str, object] | FileInput
@@ -175,7 +175,7 @@ class NoSettings(Config):
     """The metrics of the task have no settings."""
 
 
-class Task(Encoder):
+class Task(Encoding):
     """What a run is for: its columns, its models, its objective, its metrics, its predictions.
 
     `task = TASKS[recipe.task](recipe, tokenizers)` is made once. The class attributes say what a
@@ -183,7 +183,9 @@ class Task(Encoder):
     """
 
     name: ClassVar[str]
-    recipe: Recipe
+    recipe: Any
+    vocabularies: ClassVar[tuple[str, ...]]
+    """The names of its tokenizers."""
     data: ClassVar[type[Any]]  # the recipe's section `data`
     evaluation: ClassVar[type[Config]] = NoSettings  # the recipe's section `evaluation`
     models: ClassVar[Any]  # the configs of the models that it trains: a union told apart by `kind`
@@ -195,6 +197,8 @@ class Task(Encoder):
     """The column whose tokenizer spells the outputs of a search: `target`, a text for each source,
     compared with references by all metrics but `loss` and `perplexity`; or `text`, a continuation.
     None: there is no search."""
+    searches: ClassVar[bool] = False
+    """Whether a search writes the outputs."""
     # the recipe's section `head`; None where the model has none
     head: ClassVar[type[Config] | None] = None
     reads_raw_text: ClassVar[bool] = False  # whether the data is raw text, for pre-training
@@ -203,7 +207,7 @@ class Task(Encoder):
     # whether inputs are questions about a story that the lines before them tell
     reads_stories: ClassVar[bool] = False
     shares_examples: ClassVar[bool] = False
-    """Whether several processes may each evaluate some of the examples (`computed`)."""
+    """Whether several processes may each evaluate some of the examples (`results`)."""
     input_parts: tuple[str, ...] = ("text",)
     """What an input consists of, in the order of its texts. Of `choices` there are several."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -218,7 +222,51 @@ class Task(Encoder):
     def with_search(self, search: SearchConfig) -> Self:
         return type(self)(self.recipe.model_copy(update={"search": search}), self.tokenizers)
 
-    # Data: see also Encoder (data/dataset.py)
+    # The parts; a task that is not composed yet is all of them itself
+
+    @property
+    def encoding(self) -> Any:
+        return self
+
+    @property
+    def network(self) -> Any:
+        return self
+
+    @property
+    def answers(self) -> Any:
+        return self
+
+    @property
+    def metrics(self) -> Any:
+        return self
+
+    @property
+    def views(self) -> Any:
+        return self
+
+    @classmethod
+    def make_encoding(cls, recipe: Recipe, tokenizers: Tokenizers) -> Encoding:
+        """The part that the data pipeline uses."""
+        return cls(recipe, tokenizers)
+
+    @classmethod
+    def settle(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], where: Where) -> Recipe:
+        """The recipe with what only the training data can tell, such as the labels."""
+        settled: Recipe = cls(recipe, Tokenizers({})).settled(train, where).recipe
+        return settled
+
+    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
+        return self
+
+    # Data: see also Encoding (data/dataset.py)
+
+    @classmethod
+    def learn_tokenizers(
+        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
+        """The tokenizers, trained on the training texts or read from files."""
+        texts = {name: train[name] for name in cls.vocabularies}
+        return train_tokenizers(recipe.tokenizer, texts, base)
 
     @classmethod
     def check_evaluation(cls, config: Any) -> None:
@@ -253,11 +301,11 @@ class Task(Encoder):
     def check(self, data: Prepared[Any]) -> None:
         """Refuse a recipe whose model cannot be trained on the data."""
 
-    def model(self) -> Any:
+    def build(self) -> Any:
         """The model that the recipe describes, with fresh weights from torch's generator."""
         raise NotImplementedError
 
-    def first_weights(self, model: Any, train: Dataset) -> None:
+    def set_first_weights(self, model: Any, train: Dataset) -> None:
         """Start the model's own readout from how often each token is a target; called before the
         first step."""
         if getattr(model, "output", None) is not None:
@@ -312,19 +360,19 @@ class Task(Encoder):
         return self.table(file)
 
     def evaluate(self, model: Any, examples: Any, progress: Done) -> dict[str, Any]:
-        return self.evaluated(examples, [self.computed(model, examples, progress)])
+        return self.combine(examples, [self.results(model, examples, progress)])
 
-    def computed(self, model: Any, examples: Any, progress: Done = ignore) -> Any:
+    def results(self, model: Any, examples: Any, progress: Done = ignore) -> Any:
         """What the model makes of some examples, as values that another process can hand over."""
         raise NotImplementedError
 
-    def evaluated(self, examples: Any, parts: Sequence[Any]) -> dict[str, Any]:
-        """All metrics on some examples, by what `computed` has for them, part by part."""
+    def combine(self, examples: Any, parts: Sequence[Any]) -> dict[str, Any]:
+        """All metrics on some examples, by what `results` has for them, part by part."""
         raise NotImplementedError
 
     def baselines(self, train: Any, examples: Any) -> Iterator[tuple[str, Any]]:
         """Linear models of scikit-learn that learn from `train`: the name of each, and what it has
-        for the examples, as `computed` returns it. None if there is no such model for the task."""
+        for the examples, as `results` returns it. None if there is no such model for the task."""
         return iter(())
 
     def open_file(self, name: str | Path) -> TextFile:

@@ -115,6 +115,7 @@ class WritingTask(Task):
     text."""
 
     writes: ClassVar[Literal["target", "text"]]
+    searches = True
 
     def batches(
         self, model: Any, sources: Sequence[Any], config: SearchConfig, wording: Constraints
@@ -202,7 +203,7 @@ class WritingTask(Task):
 class TextToText(WritingTask):
     """A source in, a text out; a task adds its columns and its metrics."""
 
-    columns: ClassVar[tuple[str, ...]] = ("source", "target")
+    vocabularies: ClassVar[tuple[str, ...]] = ("source", "target")
     """What the model reads and writes; a task's corpus may have other words for them
     (`Corpus.READ_AS`)."""
     models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
@@ -214,14 +215,16 @@ class TextToText(WritingTask):
     lengths_of: ClassVar[LengthsOf] = "source"
 
     @classmethod
-    def metrics(cls, outputs: Sequence[str], references: References, config: Any) -> dict[str, Any]:
+    def text_scores(
+        cls, outputs: Sequence[str], references: References, config: Any
+    ) -> dict[str, Any]:
         """How good outputs are, measured against the references of each; `config` is of the class
         `evaluation`."""
         raise NotImplementedError
 
     # Data
 
-    def encoding(self) -> list[Any]:
+    def settings(self) -> list[Any]:
         return [self.recipe.data.max_length, self.recipe.data.max_ratio]
 
     def dropped(self, columns: Columns) -> dict[str, NDArray[np.bool_]]:
@@ -349,8 +352,8 @@ class TextToText(WritingTask):
             lengths, search, wording_of(self.tokenizers["target"], search, [None] * len(lengths))
         )
 
-    def model(self) -> Any:
-        sizes = [self.tokenizers[name].size for name in self.columns]
+    def build(self) -> Any:
+        sizes = [self.tokenizers[name].size for name in self.vocabularies]
         return MODELS[self.recipe.model.kind].build(self.recipe.model, *sizes)
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
@@ -381,7 +384,7 @@ class TextToText(WritingTask):
         ]
         return metrics
 
-    def computed(
+    def results(
         self, model: Generator, examples: Dataset, progress: Done = ignore
     ) -> tuple[list[str], float, int]:
         """The outputs; cross-entropy and number of all tokens."""
@@ -390,7 +393,7 @@ class TextToText(WritingTask):
         )
         return outputs, *self.summed_loss(model, examples)
 
-    def evaluated(
+    def combine(
         self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]
     ) -> dict[str, Any]:
         outputs, totals, tokens = zip(*parts, strict=True)
@@ -399,7 +402,7 @@ class TextToText(WritingTask):
         metrics = {"sentences": len(examples), **scores, **loss, "beam": self.recipe.search.beam}
         notes = [
             note
-            for column in self.columns
+            for column in self.vocabularies
             for note in signs_in(examples.texts[column]).notes(column)
         ]
         return metrics | ({"note": "; ".join(notes)} if notes else {})
@@ -426,7 +429,7 @@ class TextToText(WritingTask):
         self, examples: Dataset, inputs: Sequence[Sequence[int]], outputs: list[str]
     ) -> dict[str, Any]:
         references = [[examples.texts["target"][row] for row in rows] for rows in inputs]
-        return self.metrics(outputs, references, self.recipe.evaluation)
+        return self.text_scores(outputs, references, self.recipe.evaluation)
 
     def summed_loss(self, model: Generator, examples: Dataset) -> tuple[float, int]:
         """The cross-entropy of all tokens, and how many there are."""
@@ -606,7 +609,7 @@ class Translation(TextToText):
             )
 
     @classmethod
-    def metrics(
+    def text_scores(
         cls, outputs: Sequence[str], references: References, config: EvaluationConfig
     ) -> dict[str, Any]:
         """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that equal a

@@ -403,11 +403,13 @@ def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any], switch: Switch | 
     accelerator = make_accelerator(recipe.training)
     resolved = resolve(recipe, base, data, accelerator.device)
     refuse_too_large(
-        resolved, accelerator.device, [data.tokenizers[name].size for name in data.task.columns]
+        resolved,
+        accelerator.device,
+        [data.tokenizers[name].size for name in TASKS[resolved.task].vocabularies],
     )
     with explained_out_of_memory(resolved):
         task = TASKS[resolved.task](resolved, data.tokenizers)
-        model = task.model()
+        model = task.network.build()
         notes = list(switch_notes(switch, task)) if switch else []
         notes += set_initial_weights(model, task, recipe, base)
         if recipe.training.batch_tokens == "auto":
@@ -441,7 +443,9 @@ def _data_facts(data: Prepared[Any], notes: list[str], warnings: list[str]) -> d
     """Counts, findings and the first examples, token by token as the model reads them."""
     splits = {"train": data.train, "validation": data.validation, "test": data.test}
     labels = {
-        name: data.task.label_counts(split) for name, split in splits.items() if split is not None
+        name: data.encoding.label_counts(split)
+        for name, split in splits.items()
+        if split is not None
     }
     return {
         **data.report.to_json(),
@@ -449,7 +453,7 @@ def _data_facts(data: Prepared[Any], notes: list[str], warnings: list[str]) -> d
         **({"labels": labels} if labels["train"] else {}),
         "findings": [*warnings, *data.report.sentences(), *notes],
         "samples": [
-            {"where": data.train.where(row), **data.task.pieces(data.train, row)}
+            {"where": data.train.where(row), **data.encoding.pieces(data.train, row)}
             for row in range(len(data.train))[:3]
         ],
     }

@@ -145,7 +145,7 @@ class Trainer:
         has_kernel = self.config.compile or accelerator.mixed_precision != "no"
         packs = (
             self.config.fill
-            and self.task.packs
+            and self.task.network.packs
             and accelerator.device.type == "cuda"
             and has_kernel
         )
@@ -515,7 +515,7 @@ class Trainer:
             return self.used_model
         weights = whole(stored_weights(self.model))
         if self.is_main:
-            model: nn.Module = self.task.model().to(self.accelerator.device)
+            model: nn.Module = self.task.network.build().to(self.accelerator.device)
             put_weights(model, weights, self.run.folder)
             return model
         return self.model
@@ -525,7 +525,7 @@ class Trainer:
         training = model.training
         model.eval()
         try:
-            return self.in_memory(lambda: self.task.validate(model, self.data.validation))
+            return self.in_memory(lambda: self.task.metrics.validate(model, self.data.validation))
         finally:
             model.train(training)
 
@@ -630,7 +630,7 @@ class Trainer:
         if self.config.average == 1 or not folders or not self.is_main:
             return
         weights = average_weights(folders)
-        averaged = self.task.model().to(self.accelerator.device)
+        averaged = self.task.network.build().to(self.accelerator.device)
         put_weights(averaged, weights, self.run.folder)
         line = {"event": "average", "step": self.progress.step, **self.validate(averaged)}
         before = self.progress.best[0] if self.progress.best else None

@@ -41,9 +41,9 @@ def switch_notes(switch: Switch, task: Task) -> Iterator[str]:
     does not have."""
     kind, other, sizes = switch.kind, switch.other.model.kind, []
     with suppress(ConfigError):  # the other model may not fit these vocabularies
-        for one in (task, TASKS[task.name](switch.other, task.tokenizers)):
+        for one in (task, TASKS[switch.other.task](switch.other, task.tokenizers)):
             with torch.device("meta"):  # no memory, and no numbers from the random generator
-                sizes.append(count_parameters(one.model()))
+                sizes.append(count_parameters(one.network.build()))
         yield f"model.kind={kind}: {sizes[0]:,} parameters; the recipe's {other} has {sizes[1]:,}"
     if switch.dropped:
         yield (

@@ -60,7 +60,7 @@ def measure_pace(
         if accelerator.is_main_process:
             task = TASKS[recipe.task](recipe, data.tokenizers)
             trial.eval()
-            validation = timed(lambda: task.validate(trial, data.validation))
+            validation = timed(lambda: task.metrics.validate(trial, data.validation))
     own = torch.tensor([sum(times) / len(times), validation], device=accelerator.device)
     slowest = accelerator.gather(own).view(-1, 2).amax(0).tolist()
     return Pace(slowest[0] * recipe.training.accumulate, slowest[1])

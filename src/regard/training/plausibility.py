@@ -11,6 +11,7 @@ import numpy as np
 from regard.data.dataset import Dataset
 from regard.data.prepare import Prepared
 from regard.recipes.recipe import AnyRecipe
+from regard.tasks import TASKS
 
 USUAL_RATES = {"adam": (0.0001, 0.01), "adamw": (0.0001, 0.01), "sgd": (0.01, 10.0)}
 """Learning rates that are usual for each optimiser."""
@@ -100,9 +101,9 @@ def _unrelated_lengths(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
 
 def _large_vocabulary(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
     """Most subwords of too large a vocabulary are too rare to be learned."""
-    task, tokenizer = data.task, recipe.tokenizer
+    tokenizer = recipe.tokenizer
     if (
-        getattr(task, "writes", None) is None
+        not TASKS[recipe.task].searches
         or tokenizer.kind not in SUBWORDS
         or tokenizer.file is not None
     ):

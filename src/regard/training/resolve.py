@@ -34,7 +34,7 @@ def resolve(
     """The recipe with the values that depend on the data or on the run to resume, and with absolute
     paths."""
     (task := TASKS[recipe.task](recipe, data.tokenizers)).check(data)
-    tree = with_absolute_paths(data.task.recipe, base).model_dump()
+    tree = with_absolute_paths(data.recipe, base).model_dump()
     if recipe.training.batch_tokens == "auto":
         default = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
         tree["training"]["batch_tokens"] = (
@@ -44,7 +44,9 @@ def resolve(
     if recipe.training.warmup == "auto" and existing:
         tree["training"]["warmup"] = existing.recipe.training.warmup
     training, on_gpu = tree["training"], device.type == "cuda"
-    packs = on_gpu and task.packs and mixed_precision(recipe.training, on_gpu=True) != "fp32"
+    packs = (
+        on_gpu and task.network.packs and mixed_precision(recipe.training, on_gpu=True) != "fp32"
+    )
     for name, automatic in (
         ("fill", packs),
         ("compile", packs and _pays_to_compile(training, data.train)),

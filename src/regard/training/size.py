@@ -101,7 +101,7 @@ def refuse_too_large(
     number of processes that share the weights.
     """
     config, training = recipe.model, recipe.training
-    sizes = list(vocabularies) or [1] * len(TASKS[recipe.task].columns)
+    sizes = list(vocabularies) or [1] * len(TASKS[recipe.task].vocabularies)
     each = BYTES_PER_PARAMETER[training.optimizer] + (4 if training.ema is not None else 0)
     if _at_most(config, sizes) * each < NEGLIGIBLE:
         return

@@ -111,15 +111,15 @@ def train(
                 accelerator,
                 leaves(resolved.model_dump()) | facts | {"--resume": last and last.name},
             )
-        vocabularies = [data.tokenizers[name].size for name in task.columns]
+        vocabularies = [data.tokenizers[name].size for name in task.vocabularies]
         refuse_too_large(resolved, accelerator.device, vocabularies, shares=shares)
         # the same initial weights in every process but different dropout
         with explained_out_of_memory(resolved):
             torch.manual_seed(resolved.training.seed)
-            model: nn.Module = task.model()
+            model: nn.Module = task.network.build()
             torch.manual_seed(resolved.training.seed + accelerator.process_index)
         if last is None:
-            task.first_weights(model, data.train)
+            task.network.set_first_weights(model, data.train)
             display.say(*set_initial_weights(model, task, given, base))
         if switch:
             display.say(*switch_notes(switch, task))

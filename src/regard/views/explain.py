@@ -287,7 +287,7 @@ def _read_text(
 
     def answer(_: Tensor) -> tuple[Step, ...]:
         """Of a classifier, which reads its input again."""
-        [again] = task.predict(model, [FileInput(text, "input")])
+        [again] = task.answers.predict(model, [FileInput(text, "input")])
         return _answered(again.to_json()["probabilities"])
 
     follow = (
@@ -309,7 +309,7 @@ def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str
     """What the model reads for a task, the first row where there are several (windows, choices),
     and its answer."""
     with module_calls(model, [""]) as calls:
-        [predicted] = run.task.predict(model, [FileInput(text, "input")])
+        [predicted] = run.task.answers.predict(model, [FileInput(text, "input")])
     batch = calls[""][0].inputs[0]
     prediction = predicted.to_json()
     ids = batch.text.row(0)
@@ -327,7 +327,7 @@ def _read_masked(run: Run, model: Any, text: str) -> tuple[Framed, str]:
     asks_next = len(texts_in(text)) == 2 and model.next_sentence is not None
     if model.output is None or not (GAP in text or asks_next):
         return row, ""
-    [filled] = run.task.predict(model, [FileInput(text, "input")])
+    [filled] = run.task.answers.predict(model, [FileInput(text, "input")])
     return (
         row,
         filled.output if filled.next_sentence is None else f"P(next) = {filled.next_sentence:.4f}",
@@ -370,14 +370,14 @@ def _explain_story(
             hint=f"allowed: 1 to {len(questions)}",
         )
     typed = questions[number - 1]
-    [example] = task.encode_inputs(model, [FileInput(typed.text, typed.place)]).readable()
+    [example] = task.answers.encode_inputs(model, [FileInput(typed.text, typed.place)]).readable()
     examples = example.examples
     row = np.array([example.row])
     batch = task.batch(examples, row).to(device_of(model))
     with torch.inference_mode():
         weights_NS = model(batch).p_NBIS[:, 0, model.winner].float().cpu().numpy()
     kept = int(examples.columns["sizes"].lengths[0])
-    [answers] = task.computed(model, examples)
+    [answers] = task.answers.results(model, examples)
     story = Story(
         sentences=typed.story[-kept:],
         numbers=typed.numbers[-kept:],
@@ -558,9 +558,11 @@ def _label(task: Any, model: Headed, text: str) -> Occlusion:
     """A label, a choice or a number."""
     fields = [text] if task.arrangement == "single" else parts_of(text)
     inputs = _shortened(task, model, fields)
-    [whole] = task.predict(model, inputs_of([text]))
+    [whole] = task.answers.predict(model, inputs_of([text]))
     others = (
-        task.predict(model, inputs_of([shortened.text for shortened in inputs])) if inputs else []
+        task.answers.predict(model, inputs_of([shortened.text for shortened in inputs]))
+        if inputs
+        else []
     )
     if hasattr(whole, "probabilities"):
         values = [prediction.probabilities[whole.output] for prediction in (whole, *others)]
@@ -571,7 +573,7 @@ def _label(task: Any, model: Headed, text: str) -> Occlusion:
 def _span(task: Any, model: Headed, text: str) -> Occlusion:
     """The answer to a question, or that there is none. The words of the answer itself stay in the
     text."""
-    [whole] = task.predict(model, inputs_of([text]))
+    [whole] = task.answers.predict(model, inputs_of([text]))
     fields = question_in(text, "input")
     start = 0 if whole.span is None else whole.span.start
     inputs = _shortened(task, model, fields, whole.span)
@@ -636,7 +638,7 @@ def _shortened(
         if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
             texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
             inputs.append(Shortened(Parts(*texts), fields[number][slice(*span)], span))
-    unreadable = task.encode_inputs(
+    unreadable = task.answers.encode_inputs(
         model, inputs_of([shortened.text for shortened in inputs])
     ).unreadable
     return [shortened for row, shortened in enumerate(inputs) if row not in unreadable]

@@ -166,7 +166,7 @@ def metrics_of(
     run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """The task's own, without the signatures."""
-    metrics = run.task.metrics(outputs, references, run.recipe.evaluation)
+    metrics = run.task.text_scores(outputs, references, run.recipe.evaluation)
     return {name: value for name, value in metrics.items() if isinstance(value, float)}
 
 

@@ -196,7 +196,7 @@ def text_metrics(
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    of_sentence = cache(lambda output, texts: task.metrics([output], [texts], config))
+    of_sentence = cache(lambda output, texts: task.text_scores([output], [texts], config))
 
     def counts(
         measure: BLEU | CHRF, outputs: Sequence[str], references: Sequence[Sequence[str]]

@@ -295,7 +295,7 @@ def measure_texts(
             for row in rows
             for name, own in outputs.items()
         ]
-    texts_of = task.metrics(outputs[baseline], references, config)
+    texts_of = task.text_scores(outputs[baseline], references, config)
     signatures = {
         name.removesuffix("_signature"): text
         for name, text in texts_of.items()
@@ -425,10 +425,12 @@ def measure_units(
     for (name, run), own in zip(runs.items(), examples, strict=True):
         model = load(run)
         started = time.perf_counter()
-        predictions = run.task.by_unit(model, own, summed(partial(progress, name), len(own)))
+        predictions = run.task.metrics.by_unit(
+            model, own, summed(partial(progress, name), len(own))
+        )
         seconds = time.perf_counter() - started
         if predictions is None:
-            what = f"runs of the task {run.task.name} cannot be compared"
+            what = f"runs of the task {run.recipe.task} cannot be compared"
             raise DataError(
                 what, where=str(run.folder), hint="regard evaluate measures each of them"
             )

@@ -98,7 +98,7 @@ def text_vectors(
     if not read or (skipped and not skip_bad):
         raise InputError(problems=first_of(skipped) or [Problem("--features", "there is no text")])
     inputs = [inputs[row] for row in read]
-    tokenizer = task.tokenizers[task.columns[0]]
+    tokenizer = task.tokenizers[task.vocabularies[0]]
     folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
     folded = [tokenizer.fold(text) if folds else text for text, *_ in inputs]
     encoded = [
@@ -323,7 +323,7 @@ def word_vectors(
     layer: int,
 ) -> WordVectors:
     """Compare a word that stands in every input; words of `more` texts can be neighbours, too."""
-    tokenizer = task.tokenizers[task.columns[0]]
+    tokenizer = task.tokenizers[task.vocabularies[0]]
     word = word.strip()
     if not word:
         raise DecodeError("there is no word", where="--word", hint="give a word of the sentences")
