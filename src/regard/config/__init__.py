@@ -28,7 +28,10 @@ Tree = dict[str, Any]
 C = TypeVar("C", bound=BaseModel)
 MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 """pydantic's types of error for what should be a mapping."""
-CHARACTERS, LEVELS, VALUES, DIGITS = 1 << 20, 50, 100_000, 100
+CHARACTERS = 1 << 20
+LEVELS = 50
+VALUES = 100_000
+DIGITS = 100
 """The most that a YAML text may have; levels and values are counted with every alias expanded."""
 TOO_DEEP = f"more than {LEVELS} levels"
 PARSING = Lock()  # two threads that parse at once fail with a SystemError (Python 3.11)
@@ -90,7 +93,8 @@ class _Loader(yaml.SafeLoader):
 
     def get_single_node(self) -> yaml.Node | None:
         root = super().get_single_node()
-        left, values = [(root, 1)] if root else [], 0
+        left = [(root, 1)] if root else []
+        values = 0
         while left:
             node, level = left.pop()
             values += 1
@@ -295,12 +299,15 @@ def _message(
     error: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any
 ) -> tuple[str, str]:
     """One of pydantic's errors in plain words: what is wrong, and what is allowed."""
-    context, given, shown = error.get("ctx", {}), error["input"], short(repr(error["input"]))
+    context = error.get("ctx", {})
+    given = error["input"]
+    shown = short(repr(error["input"]))
     expected = (
         str(context.get("expected", "")).replace("True", "'true'").replace("False", "'false'")
     )
     literals = re.findall(r"'([^']*)'", expected) or [expected]
-    is_literal, is_mapping = error["type"] in ("literal_error", "enum"), error["type"] in MAPPINGS
+    is_literal = error["type"] in ("literal_error", "enum")
+    is_mapping = error["type"] in MAPPINGS
     if given is None and error["type"] not in ("missing", "value_error", "extra_forbidden"):
         hint = str(error["msg"]).removeprefix("Input ")
         if is_literal:
@@ -312,7 +319,8 @@ def _message(
         return f"should be a mapping of keys to values, not {shown}", ""
     match error["type"]:
         case "extra_forbidden":
-            key, configs = str(keys[-1]), _configs_at(kind, keys[:-1], tree)
+            key = str(keys[-1])
+            configs = _configs_at(kind, keys[:-1], tree)
             allowed = {name for config in configs for name in config.model_fields}
             below = {
                 name: configs_in(field.annotation) for name, field in kind.model_fields.items()

@@ -74,7 +74,8 @@ class RowCache:
     def _rows_of(self, rows_MR: Tensor) -> Tensor:
         """The filled part of the cache with row rows_MR[m, r] in place of r."""
         filled = self.own_MN2RHE[: len(rows_MR)]
-        layers, rows = 2 * filled.shape[1], filled.shape[3]
+        layers = 2 * filled.shape[1]
+        rows = filled.shape[3]
         # Rows of memory by their numbers: index_select along the fourth axis is three times as slow
         first_MN1 = torch.arange(0, len(filled) * layers * rows, rows, device=filled.device).view(
             -1, layers, 1

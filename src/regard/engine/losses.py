@@ -175,7 +175,9 @@ class LossInParts(torch.autograd.Function):
         hidden_PD: Tensor,
         *weights: Tensor,
     ) -> Tensor:
-        totals, of_hidden, of_weights = [], [], [torch.zeros_like(weight) for weight in weights]
+        totals = []
+        of_hidden = []
+        of_weights = [torch.zeros_like(weight) for weight in weights]
         for hidden, labels in zip(
             torch.split(hidden_PD.detach(), rows), torch.split(labels_P, rows), strict=True
         ):

@@ -8,7 +8,9 @@ from functools import cache
 from pathlib import Path
 
 CPU_FACTS = Path("/proc/cpuinfo")
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # <malloc.h>
+# <malloc.h>
+M_TRIM_THRESHOLD = -1
+M_MMAP_MAX = -4
 
 
 @cache

@@ -207,7 +207,8 @@ def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterat
     A new segment begins whenever a quarter of the rows has ended; those rows are dropped. The
     lengths are on the host, to avoid a GPU sync.
     """
-    longest, first = int(lengths_B.max()), 0
+    longest = int(lengths_B.max())
+    first = 0
     if int(lengths_B.min()) == longest == width:
         all_R = torch.arange(len(lengths_B), device=device)
         yield TimeSegment(
@@ -226,7 +227,8 @@ def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterat
             slice(first, last), *(index.to(device, non_blocking=True) for index in indices)
         )
         kept_R = (ends_R > last).nonzero()[:, 0]
-        rows_R, first = rows_R[kept_R], last
+        rows_R = rows_R[kept_R]
+        first = last
 
 
 class Rows(Protocol):
@@ -243,12 +245,15 @@ def loop_over_segments(
     lengths_B: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """`unroll` without sentences that have ended; their states and contexts are zero."""
-    states, contexts, places = [], [], []
+    states = []
+    contexts = []
+    places = []
     for segment in time_segments(lengths_B, words_BTG.shape[1], words_BTG.device):
         carry = tuple(part.index_select(0, segment.kept_R) for part in carry)
         memory = memory[segment.kept_R]
         step = steps(memory)
-        segment_states, segment_contexts = [], []
+        segment_states = []
+        segment_contexts = []
         for words_RG in words_BTG[:, segment.steps].index_select(0, segment.rows_R).unbind(1):
             carry, context_RD = step(words_RG, carry)
             segment_states.append(carry[0])

@@ -16,7 +16,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LOGITS, POSITIONS, CACHED, DRAWN = 8192, 16, 32, 1024
+LOGITS = 8192
+POSITIONS = 16
+CACHED = 32
+DRAWN = 1024
 """Logits of a row, positions of a source, cached positions, calls of a random generator that are
 computed at once."""
 
@@ -37,7 +40,9 @@ def _loss(
 ):
     row = tl.program_id(0).to(tl.int64)
     logits += row * vocabulary
-    largest, total, summed = -float("inf"), 0.0, 0.0
+    largest = -float("inf")
+    total = 0.0
+    summed = 0.0
     for start in range(0, vocabulary, BLOCK):
         k = start + tl.arange(0, BLOCK)
         x = tl.load(logits + k, mask=k < vocabulary, other=-float("inf")).to(tl.float32)
@@ -99,7 +104,8 @@ def _scores(
     A: tl.constexpr,
     S: tl.constexpr,
 ):
-    row, a = tl.program_id(0).to(tl.int64), tl.arange(0, A)
+    row = tl.program_id(0).to(tl.int64)
+    a = tl.arange(0, A)
     q_A = tl.load(q + row * width + a, mask=a < width, other=0.0).to(tl.float32)
     v_A = tl.load(v + a, mask=a < width, other=0.0).to(tl.float32)
     for start in range(0, length, S):
@@ -123,10 +129,12 @@ def _scores_gradient(
     A: tl.constexpr,
     S: tl.constexpr,
 ):
-    row, a = tl.program_id(0).to(tl.int64), tl.arange(0, A)
+    row = tl.program_id(0).to(tl.int64)
+    a = tl.arange(0, A)
     q_A = tl.load(q + row * width + a, mask=a < width, other=0.0).to(tl.float32)
     v_A = tl.load(v + a, mask=a < width, other=0.0).to(tl.float32)
-    dq_A, dv_A = tl.zeros([A], tl.float32), tl.load(dv + row * width + a, mask=a < width, other=0.0)
+    dq_A = tl.zeros([A], tl.float32)
+    dv_A = tl.load(dv + row * width + a, mask=a < width, other=0.0)
     for start in range(0, length, S):
         s = start + tl.arange(0, S)
         f, slope, there = _activated(
@@ -148,7 +156,8 @@ def _scores_gradient(
 def scores(q_BA: Tensor, keys_BSA: Tensor, v_A: Tensor, rectified: bool) -> Tensor:
     """e_BS."""
     rows, length, width = keys_BSA.shape
-    e_BS, block = torch.empty(rows, length, device=q_BA.device), triton.next_power_of_2(width)
+    e_BS = torch.empty(rows, length, device=q_BA.device)
+    block = triton.next_power_of_2(width)
     _scores[(rows,)](q_BA, keys_BSA, v_A, e_BS, length, width, rectified, block, POSITIONS)
     return e_BS
 
@@ -165,7 +174,8 @@ def scores_gradient(
     """d loss / d q; that of the keys and of v, for each row, is added to `dkeys_BSA` and
     `dv_BA`."""
     rows, length, width = keys_BSA.shape
-    dq_BA, block = torch.empty_like(q_BA), triton.next_power_of_2(width)
+    dq_BA = torch.empty_like(q_BA)
+    block = triton.next_power_of_2(width)
     tensors = q_BA, keys_BSA, v_A, de_BS, dq_BA, dkeys_BSA, dv_BA
     _scores_gradient[(rows,)](*tensors, length, width, rectified, block, POSITIONS)
     return dq_BA
@@ -194,11 +204,16 @@ def _cached(
     K: tl.constexpr,
     exact: tl.constexpr,
 ):
-    own, e = tl.program_id(0), tl.arange(0, E)
-    row, head, own = own // heads, own % heads, own.to(tl.int64) * width + e
+    own = tl.program_id(0)
+    e = tl.arange(0, E)
+    row = own // heads
+    head = own % heads
+    own = own.to(tl.int64) * width + e
     q_E = tl.load(q + own, mask=e < width, other=0.0).to(exact) * scale
-    length, sum_E = tl.load(lengths), tl.zeros([E], exact)
-    largest, total = tl.full([], -float("inf"), exact), tl.full([], 0.0, exact)
+    length = tl.load(lengths)
+    sum_E = tl.zeros([E], exact)
+    largest = tl.full([], -float("inf"), exact)
+    total = tl.full([], 0.0, exact)
     for start in range(0, length, K):
         m = start + tl.arange(0, K)
         rows_K = tl.load(rows + m * count + row, mask=m < length, other=0).to(tl.int64)
@@ -207,7 +222,8 @@ def _cached(
         scores_K = tl.sum(tl.load(k + place, mask=there, other=0.0).to(exact) * q_E[None], 1)
         scores_K = tl.where(m < length, scores_K, -float("inf"))
         larger = tl.maximum(largest, tl.max(scores_K, 0))
-        p_K, before = tl.exp(scores_K - larger), tl.exp(largest - larger)
+        p_K = tl.exp(scores_K - larger)
+        before = tl.exp(largest - larger)
         total = total * before + tl.sum(p_K, 0)
         sum_E = sum_E * before + tl.sum(
             tl.load(v + place, mask=there, other=0.0).to(exact) * p_K[:, None], 0
@@ -222,7 +238,8 @@ def attend_to_cache(
     """softmax(q k^T scale) v over the first `length_1` positions, [R, H, 1, E]."""
     rows, heads, _, width = q_RH1E.shape
     q_RH1E, exact = q_RH1E.contiguous(), tl.float64 if q_RH1E.dtype == torch.float64 else tl.float32
-    out_RH1E, (by_row, by_head, by_position, _) = torch.empty_like(q_RH1E), k_RHKE.stride()
+    out_RH1E = torch.empty_like(q_RH1E)
+    by_row, by_head, by_position, _ = k_RHKE.stride()
     _cached[(rows * heads,)](
         q_RH1E,
         k_RHKE,
@@ -252,7 +269,8 @@ def attend_to_cache(
 def _kept(seed, out, calls, limit: tl.constexpr, BLOCK: tl.constexpr):
     """Each call of the generator gives eight numbers of 16 bits; what is below the limit is
     dropped."""
-    call, eight = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.zeros([BLOCK], tl.int64)
+    call = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    eight = tl.zeros([BLOCK], tl.int64)
     words = tl.randint4x(tl.load(seed), call, n_rounds=7)
     for number in tl.static_range(4):
         low, high = words[number] & 0xFFFF, (words[number] >> 16) & 0xFFFF
@@ -268,9 +286,7 @@ def kept(like: Tensor, limit: int) -> Tensor:
     2).
     """
     calls = -(-like.numel() // 8)
-    out, seed_1 = (
-        like.new_empty(8 * calls, dtype=torch.uint8),
-        torch.randint(2**31, (1,), device=like.device),
-    )
+    out = like.new_empty(8 * calls, dtype=torch.uint8)
+    seed_1 = torch.randint(2**31, (1,), device=like.device)
     _kept[(triton.cdiv(calls, DRAWN),)](seed_1, out, calls, limit, DRAWN)
     return out[: like.numel()].view(like.shape)

@@ -181,7 +181,8 @@ def unroll(
     if loop := first_that_applies(LOOPS, lengths_B):
         return loop(steps, words_BTG, carry, memory, lengths_B)
     step = steps(memory)
-    states, contexts = [], []
+    states = []
+    contexts = []
     for words_BG in words_BTG.unbind(1):
         carry, context_BD = step(words_BG, carry)
         states.append(carry[0])
@@ -199,7 +200,8 @@ def cell_step(kind: Cell, input_RG: Tensor, state_RG: Tensor, carry: Carry) -> C
     if kind == "rnn":
         return (torch.tanh(input_RG + state_RG),)
     if kind == "gru":
-        (r_x, z_x, n_x), (r_h, z_h, n_h) = input_RG.chunk(3, -1), state_RG.chunk(3, -1)
+        r_x, z_x, n_x = input_RG.chunk(3, -1)
+        r_h, z_h, n_h = state_RG.chunk(3, -1)
         z = torch.sigmoid(z_x + z_h)
         n = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h)
         return (n + z * (carry[0] - n),)
@@ -224,7 +226,8 @@ class FedCells(nn.Module):
     def __init__(self, cell: Cell, width: int, hidden: int, layers: int, dropout: float) -> None:
         """`width` is that of a word and of the output."""
         super().__init__()
-        self.kind, self.width = cell, width
+        self.kind = cell
+        self.width = width
         self.first = CELLS[cell](2 * width, hidden)
         self.rest = nn.ModuleList(CELLS[cell](hidden, hidden) for _ in range(layers - 1))
         self.dropout = nn.Dropout(dropout)
@@ -271,8 +274,10 @@ class LSTMLayer(nn.Module):
         weight_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.hidden, self.width = hidden, projection or hidden
-        self.clip, self.weight_dropout = clip, weight_dropout
+        self.hidden = hidden
+        self.width = projection or hidden
+        self.clip = clip
+        self.weight_dropout = weight_dropout
         self.W_ih = nn.Parameter(torch.empty(4 * hidden, input_width))
         self.W_hh = nn.Parameter(torch.empty(4 * hidden, self.width))
         self.b_ih = nn.Parameter(torch.empty(4 * hidden))

@@ -138,10 +138,8 @@ class Bahdanau(RecurrentGenerator):
         self, tokens_R: Tensor, state: RecurrentState[Memory]
     ) -> tuple[Tensor, RecurrentState[Memory]]:
         y_RD = self.target_embedding(tokens_R)
-        attend, cell = (
-            self.attention.attend_to(state.memory),
-            fed_step(self.config.cell, self.cell, self.encoder.width),
-        )
+        attend = self.attention.attend_to(state.memory)
+        cell = fed_step(self.config.cell, self.cell, self.encoder.width)
         carry, c_RD = self.recur(
             word_gates(self.cell, y_RD), state.carry, len(state.memory), attend, cell
         )

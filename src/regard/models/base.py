@@ -256,7 +256,8 @@ class RecurrentState(Generic[M]):
         come from one source. Groups keep their order: those that are not named are dropped with
         their source, so as many groups as before are the same ones. W may change.
         """
-        memory, rows_R = self.memory, rows_BW.flatten()
+        memory = self.memory
+        rows_R = rows_BW.flatten()
         if memory is not None and len(memory) != len(rows_BW):
             memory = memory[rows_BW[:, 0] // (self.carry[0].shape[-2] // len(memory))]
         return replace(

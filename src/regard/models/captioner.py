@@ -267,7 +267,8 @@ class AttentiveCaptioner(Captioner):
         self.attention = AdditiveAttention(width, width, config.attention)
         self.W_beta = Linear(width, 1) if config.gated else None
         self.cell = nn.LSTMCell(2 * width, width)
-        self.L_h, self.L_z = Linear(width, width), Linear(width, width)
+        self.L_h = Linear(width, width)
+        self.L_z = Linear(width, width)
 
     def encode(self, source: Images) -> tuple[Carry, Memory]:
         memory = self.attention.memory(self.image_encoder(source), source.lengths_B)

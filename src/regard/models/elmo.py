@@ -100,7 +100,8 @@ class Highway(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.W_H, self.W_T = nn.Linear(width, width), nn.Linear(width, width)
+        self.W_H = nn.Linear(width, width)
+        self.W_T = nn.Linear(width, width)
         nn.init.constant_(self.W_T.bias, -2.0)
 
     def forward(self, y: Tensor) -> Tensor:
@@ -146,7 +147,8 @@ class CharacterCNN(nn.Module):
         widest = max(convolution.kernel_size[0] for convolution in filters)
         characters_PC = F.pad(characters_PC, (0, max(0, widest - characters_PC.shape[1])))
         lengths_P1 = (characters_PC > 0).sum(1, keepdim=True)
-        C_PEC, maxima = self.embedding(characters_PC).transpose(1, 2), []
+        C_PEC = self.embedding(characters_PC).transpose(1, 2)
+        maxima = []
         for convolution in filters:
             f_PDC = convolution(C_PEC)
             last_P1 = (lengths_P1 - convolution.kernel_size[0]).clamp(
@@ -184,7 +186,9 @@ class ELMo(Contextual):
         """`characters_VC` spells every token of the vocabulary (text/spelling.py), for `words:
         characters`."""
         super().__init__()
-        self.config, self.width, self.depth = config, 2 * config.width, config.layers
+        self.config = config
+        self.width = 2 * config.width
+        self.depth = config.layers
         if config.words == "tokens":
             self.embedding: CharacterCNN | Embedding = Embedding(vocabulary_size, config.width)
         else:

@@ -61,10 +61,8 @@ class Block(nn.Module):
             config.width, config.heads, dropout=config.attention_dropout
         )
         self.feed_forward = FeedForward(config.width, config.feed_forward, "gelu_tanh")
-        self.attention_norm, self.feed_forward_norm = (
-            nn.LayerNorm(config.width),
-            nn.LayerNorm(config.width),
-        )
+        self.attention_norm = nn.LayerNorm(config.width)
+        self.feed_forward_norm = nn.LayerNorm(config.width)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, visible: Visibility, cache: Cache | None = None) -> Tensor:
@@ -102,7 +100,8 @@ class GPTState:
     stepped: bool = False  # whether a step has run, so that the next one may be captured
 
     def select(self, rows_BW: Tensor) -> GPTState:
-        rows_R, rows = rows_BW.flatten(), len(self.lengths_R)
+        rows_R = rows_BW.flatten()
+        rows = len(self.lengths_R)
         filled = self.own_N2RHME[..., : self.longest, :].index_select(2, rows_R)
         if len(rows_BW) == self.sources and len(rows_R) == rows:
             self.own_N2RHME[..., : self.longest, :] = filled
@@ -129,8 +128,10 @@ class GPT(LanguageModel):
 
     def __init__(self, config: GPTConfig, vocabulary_size: int) -> None:
         super().__init__()
-        self.config, self.longest = config, config.max_positions
-        self.width, self.depth = config.width, config.layers
+        self.config = config
+        self.longest = config.max_positions
+        self.width = config.width
+        self.depth = config.layers
         self.embedding = Embedding(vocabulary_size, config.width)
         self.positions = Positions("learned", config.width, config.max_positions)
         self.dropout = Dropout(config.dropout)

@@ -87,7 +87,9 @@ class Headed(nn.Module):
     ) -> None:
         """`head` builds the head for the width of its input."""
         super().__init__()
-        self.base, self.config, self.linear = base, config, linear
+        self.base = base
+        self.config = config
+        self.linear = linear
         if linear is not None:
             self.register_buffer("share", torch.tensor(0.5))
             self.register_buffer("scale", torch.tensor(1.0))
@@ -201,7 +203,8 @@ class Head(nn.Module):
     def __init__(self, width: int, outputs: int, *, dropout: float, pooler: bool = False) -> None:
         super().__init__()
         self.pooler = nn.Linear(width, width) if pooler else None
-        self.dropout, self.linear = nn.Dropout(dropout), nn.Linear(width, outputs)
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, outputs)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=0.02)

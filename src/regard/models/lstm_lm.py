@@ -127,7 +127,8 @@ class LSTMLanguageModel(LanguageModel):
         self.config = config
         self.embedding = Embedding(vocabulary_size, config.embedding)
         width = config.embedding if config.tie else config.hidden
-        self.width, self.depth = width, config.layers
+        self.width = width
+        self.depth = config.layers
         outputs = [*[config.hidden] * (config.layers - 1), width]
         inputs = [config.embedding, *outputs[:-1]]
         self.layers = nn.ModuleList(
@@ -154,7 +155,8 @@ class LSTMLanguageModel(LanguageModel):
         """The states of all layers, embeddings first, and the recurrent state after each text's
         last token."""
         equal_lengths = bool((text.host_lengths_B == text.ids_BL.shape[1]).all())
-        outputs, carries = [self.embed(text.ids_BL)], []
+        outputs = [self.embed(text.ids_BL)]
+        carries = []
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, LSTMLayer)
             read_BLD = outputs[-1] if number == 0 else self.hidden_dropout(outputs[-1])

@@ -200,9 +200,9 @@ class Luong(RecurrentGenerator):
     def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
         memory_width = self.encoder.width
-        sizes, fed = (config.hidden, config.layers), config.input_feeding
-        self.decoder = (FedCells if fed else recurrent_layers)(
-            config.cell, config.embedding, *sizes, config.dropout
+        decoder = FedCells if config.input_feeding else recurrent_layers
+        self.decoder = decoder(
+            config.cell, config.embedding, config.hidden, config.layers, config.dropout
         )
         self.attention = SCORES[config.score](config, memory_width)
         self.window = WINDOWS[config.reach](config)
@@ -220,7 +220,8 @@ class Luong(RecurrentGenerator):
     def attentional(self, h_RTD: Tensor, memory: Memory, first: int) -> Tensor:
         """h~_t of the steps from `first` on. All rows of a source are queries to the same
         memory."""
-        sources, (rows, steps) = len(memory), h_RTD.shape[:2]
+        sources = len(memory)
+        rows, steps = h_RTD.shape[:2]
         h_BQD = h_RTD.reshape(sources, -1, h_RTD.shape[-1])
         t_Q = torch.arange(first, first + steps, device=h_RTD.device).repeat(rows // sources)
         focus = None if self.window is None else self.window(h_BQD, t_Q, memory)
@@ -236,10 +237,8 @@ class Luong(RecurrentGenerator):
             h_RTD, last = self.decoder(
                 y_RTD, as_torch(tuple(part.contiguous() for part in state.carry))
             )
-            attentional_RTD, carry = (
-                self.attentional(h_RTD, state.memory, state.written),
-                as_carry(last),
-            )
+            attentional_RTD = self.attentional(h_RTD, state.memory, state.written)
+            carry = as_carry(last)
         written = state.written + tokens_RT.shape[1]
         return self.dropout(attentional_RTD), LuongState(
             carry, state.memory, attentional_RTD[:, -1], written
@@ -249,7 +248,9 @@ class Luong(RecurrentGenerator):
         """With input feeding each step needs the attentional state before it: only this needs a
         loop over time."""
         carries = list(zip(*(part.unbind(0) for part in state.carry), strict=True))
-        fed_RD, attentional, first = state.fed_RD, [], decoder.first_step()
+        fed_RD = state.fed_RD
+        attentional = []
+        first = decoder.first_step()
         for t, words_RG in enumerate(word_gates(decoder.first, y_RTD).unbind(1), state.written):
             carries = decoder(first(words_RG, fed_RD, carries[0]), carries)
             fed_RD = self.attentional(carries[-1][0][:, None], state.memory, t)[:, 0]

@@ -136,7 +136,8 @@ class MemoryNetwork(nn.Module):
             for name in self.memory_tables
         }
         for hop in range(1, self.config.hops + 1):
-            m_BSID, c_BSID = memories[self.table_of("A", hop)], memories[self.table_of("C", hop)]
+            m_BSID = memories[self.table_of("A", hop)]
+            c_BSID = memories[self.table_of("C", hop)]
             scores_BIS = torch.einsum("bid,bsid->bis", u_BID, m_BSID)
             p_BIS = self._weights(scores_BIS, present_B1S, linear=batch.linear)
             p_BIS = record(self, p_BIS[:, :, None], present_B1S)[

@@ -54,7 +54,8 @@ def word_hashes(ids_BL: Tensor, is_space_BL: Tensor) -> tuple[Tensor, Tensor, Te
     """At the last token of each word the hash of the word, that of the word before and itself, and
     whether there is a word and a pair of words: each [B, L]."""
     word_B = before_B = torch.zeros_like(ids_BL[:, 0])
-    words, pairs = [], []
+    words = []
+    pairs = []
     ends_BL = ~is_space_BL & F.pad(is_space_BL, (0, 1), value=True)[:, 1:]
     for ids_B, is_space_B, is_end_B in zip(
         ids_BL.unbind(1), is_space_BL.unbind(1), ends_BL.unbind(1), strict=True
@@ -162,24 +163,24 @@ class NgramModel(LinearModel):
         blocks = {None: 1, "similarity": 2, "classes": 4}[compared]
         kinds = len(ORDERS) + (0 if words is None or compared is None else 2)
         super().__init__(blocks * rows + (0 if compared is None else 2 * kinds), outputs)
-        self.rows, self.words, self.compared, self.blocks, self.kinds = (
-            rows,
-            words,
-            compared,
-            blocks,
-            kinds,
-        )
+        self.rows = rows
+        self.words = words
+        self.compared = compared
+        self.blocks = blocks
+        self.kinds = kinds
         self.register_buffer("idf_R", torch.ones(rows))
 
     def grams(self, text: Padded) -> Grams:
         """The n-grams of each text, and how often each occurs."""
-        ids_BL, words = text.ids_BL, self.words
+        ids_BL = text.ids_BL
+        words = self.words
         place_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
         space = -1 if words is None else words.space
         if words is not None:
             special = torch.tensor(sorted(words.special), device=ids_BL.device)
             ids_BL = ids_BL.masked_fill(torch.isin(ids_BL, special), space)
-        keys, is_whole = [], []
+        keys = []
+        is_whole = []
         for n in ORDERS:
             keys.append(hashes(ids_BL, n))
             is_whole.append(place_L <= text.lengths_B[:, None] - n)
@@ -238,7 +239,8 @@ class NgramModel(LinearModel):
     def fit(
         self, batches: Sequence[LabelledBatch], targets: Tensor, loss: Loss, strength: float
     ) -> None:
-        texts_R, rows = torch.zeros_like(self.idf_R), sum(len(batch.text) for batch in batches)
+        texts_R = torch.zeros_like(self.idf_R)
+        rows = sum(len(batch.text) for batch in batches)
         for batch in batches:
             keys_BK, counts_BK = self.grams(batch.text)
             texts_R += torch.bincount((keys_BK % self.rows)[counts_BK > 0], minlength=self.rows)
@@ -382,7 +384,10 @@ class Vectors:
     """Sparse vectors as a matrix of the columns that occur, and its transpose."""
 
     def __init__(self, features: Sequence[tuple[Tensor, Tensor]]) -> None:
-        start, rows, columns, values = 0, [], [], []
+        start = 0
+        rows = []
+        columns = []
+        values = []
         for places_BK, values_BK in features:
             row_P, column_P = (values_BK != 0).nonzero(as_tuple=True)
             rows.append(row_P + start)
@@ -390,6 +395,7 @@ class Vectors:
             values.append(values_BK[row_P, column_P])
             start += len(places_BK)
         self.columns, columns_P = torch.unique(torch.cat(columns), return_inverse=True)
-        rows_P, values_P = torch.cat(rows), torch.cat(values)
+        rows_P = torch.cat(rows)
+        values_P = torch.cat(values)
         self.rows_first = Sparse.of(rows_P, columns_P, values_P, start)
         self.columns_first = Sparse.of(columns_P, rows_P, values_P, len(self.columns))

@@ -74,7 +74,8 @@ class ProjectedAttention(nn.Module):
 
     def __init__(self, width: int, *, scaled: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
-        self.scaled, self.dropout = scaled, dropout
+        self.scaled = scaled
+        self.dropout = dropout
         self.W_Q, self.W_K, self.W_V = (nn.Linear(width, width, bias=False) for _ in range(3))
         for linear in (self.W_Q, self.W_K, self.W_V):
             nn.init.xavier_uniform_(linear.weight)
@@ -110,7 +111,8 @@ def _attention(
 ) -> PlainAttention | ProjectedAttention | MultiHeadAttention:
     if config.encoder == "plain":
         return PlainAttention()
-    scaled, dropout = config.scaled, config.attention_dropout
+    scaled = config.scaled
+    dropout = config.attention_dropout
     if config.encoder == "projected":
         return ProjectedAttention(config.width, scaled=scaled, dropout=dropout)
     return MultiHeadAttention(config.width, config.heads, scaled=scaled, dropout=dropout)

@@ -74,7 +74,9 @@ class BiLSTM(Contextual):
         self, config: BiLSTMConfig, vocabulary_size: int, characters_VC: Tensor | None = None
     ) -> None:
         super().__init__()
-        self.config, self.width, self.depth = config, 2 * config.hidden, config.layers
+        self.config = config
+        self.width = 2 * config.hidden
+        self.depth = config.layers
         self.embedding = Embedding(vocabulary_size, config.embedding)
         self.characters = None
         if characters_VC is not None:
@@ -164,7 +166,9 @@ class CNN(Contextual):
 
     def __init__(self, config: CNNConfig, vocabulary_size: int) -> None:
         super().__init__()
-        self.config, self.width, self.depth = config, config.maps * len(config.widths), 1
+        self.config = config
+        self.width = config.maps * len(config.widths)
+        self.depth = 1
         self.embedding = Embedding(vocabulary_size, config.embedding)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(config.embedding, config.maps, h) for h in config.widths
@@ -176,10 +180,8 @@ class CNN(Contextual):
             self.width += NGRAM_WIDTH
 
     def layers_of(self, batch: Any) -> list[Tensor]:
-        text, place_L = (
-            batch.text,
-            torch.arange(batch.text.ids_BL.shape[1], device=batch.text.ids_BL.device),
-        )
+        text = batch.text
+        place_L = torch.arange(batch.text.ids_BL.shape[1], device=batch.text.ids_BL.device)
         x_BLD = self.dropout(self.embedding(text.ids_BL))
         x_BDL = (x_BLD * real_BL(text)[..., None]).transpose(1, 2)
         maps = []
@@ -200,7 +202,8 @@ def bag_of(text: Padded, table: nn.Embedding) -> Tensor:
     rows of the table.
     """
     place_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
-    keys, whole = [], []
+    keys = []
+    whole = []
     for n in NGRAMS:
         key_BL = torch.full_like(text.ids_BL, n)
         for offset in range(n):

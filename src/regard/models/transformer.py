@@ -141,7 +141,8 @@ class Sublayer(nn.Module):
 
     def __init__(self, config: TransformerConfig, *, learned_norm: bool = True) -> None:
         super().__init__()
-        self.order, self.residual = config.norm, config.residual
+        self.order = config.norm
+        self.residual = config.residual
         norm = nn.LayerNorm(config.width, elementwise_affine=learned_norm)
         self.norm = nn.Identity() if config.norm == "none" else norm
         self.dropout = Dropout(config.dropout)
@@ -173,8 +174,10 @@ class EncoderBlock(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention, self.feed_forward = _attention(config), _feed_forward(config)
-        self.around_attention, self.around_feed_forward = Sublayer(config), Sublayer(config)
+        self.self_attention = _attention(config)
+        self.feed_forward = _feed_forward(config)
+        self.around_attention = Sublayer(config)
+        self.around_feed_forward = Sublayer(config)
 
     def forward(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
         x_BSD = self.around_attention(
@@ -188,9 +191,11 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention, self.cross_attention = _attention(config), _attention(config)
+        self.self_attention = _attention(config)
+        self.cross_attention = _attention(config)
         self.feed_forward = _feed_forward(config)
-        self.around_self, self.around_cross = Sublayer(config), Sublayer(config)
+        self.around_self = Sublayer(config)
+        self.around_cross = Sublayer(config)
         self.around_feed_forward = Sublayer(config)
 
     def forward(
@@ -345,7 +350,8 @@ class TransformerDecoder(Generator):
 
     def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         self.positions.check_length(state.written + 1)
-        written, state = state.written, replace(state, own=state.own.with_space(state.written + 1))
+        written = state.written
+        state = replace(state, own=state.own.with_space(state.written + 1))
         advance = partial(self.advance, state)
         logits_RV, graph = step_with_cache(
             advance, tokens_R, written, state.limit, state.graph, warm=written > 0
@@ -441,8 +447,11 @@ class SourceStates(Contextual):
 
     def __init__(self, model: Transformer) -> None:
         super().__init__()
-        self.model, self.config, self.longest = model, model.config, model.longest
-        self.width, self.depth = model.config.width, len(model.encoder)
+        self.model = model
+        self.config = model.config
+        self.longest = model.longest
+        self.width = model.config.width
+        self.depth = len(model.encoder)
 
     @property
     def embeddings(self) -> dict[str, Embedding]:

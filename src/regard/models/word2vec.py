@@ -86,7 +86,9 @@ class Word2Vec(Contextual):
 
     def __init__(self, config: Word2VecConfig, vocabulary_size: int) -> None:
         super().__init__()
-        self.config, self.width, self.depth = config, config.width, 0
+        self.config = config
+        self.width = config.width
+        self.depth = 0
         self.embedding = Embedding(vocabulary_size, config.width)
         self.output = Neighbours(vocabulary_size, config.width)
 

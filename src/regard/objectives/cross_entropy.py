@@ -44,7 +44,8 @@ class VocabularyLoss(Objective):
 
     def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
         super().__init__()
-        self.model, self.smoothing = model, smoothing
+        self.model = model
+        self.smoothing = smoothing
 
     def total(self, hidden_PD: Tensor, labels_P: Tensor) -> Tensor:
         """Both sums over all positions, computed in parts if there are too many logits to hold at
@@ -87,7 +88,8 @@ class TokenCrossEntropy(VocabularyLoss):
         doubly_stochastic: float = 0.0,
     ) -> None:
         super().__init__(model, smoothing)
-        self.teacher_forcing, self.doubly_stochastic = teacher_forcing, doubly_stochastic
+        self.teacher_forcing = teacher_forcing
+        self.doubly_stochastic = doubly_stochastic
 
     def forward(self, batch: Batch[Any] | PackedBatch) -> Tensor:
         read = batch

@@ -28,7 +28,9 @@ class HeadLoss(Objective):
 
     def __init__(self, model: Headed, *, smoothing: float = 0.0, auxiliary: float = 0.0) -> None:
         super().__init__()
-        self.model, self.smoothing, self.auxiliary = model, smoothing, auxiliary
+        self.model = model
+        self.smoothing = smoothing
+        self.auxiliary = auxiliary
 
     def losses(self, logits: Tensor, batch: LabelledBatch) -> Tensor:
         """[2]: the head's loss."""
@@ -112,7 +114,8 @@ class TagCrossEntropy(HeadLoss):
         return (batch.labels != NO_TAG).sum()
 
     def losses(self, logits: Tensor, batch: LabelledBatch) -> Tensor:
-        logits_PY, labels_P = logits.flatten(0, 1).float(), batch.labels.flatten()
+        logits_PY = logits.flatten(0, 1).float()
+        labels_P = batch.labels.flatten()
         return torch.stack(self.cross_entropy(logits_PY, labels_P, reduction="sum"))
 
 
@@ -171,7 +174,8 @@ class AnswerCrossEntropy(Objective):
 
     def __init__(self, model: MemoryNetwork, smoothing: float = 0.0) -> None:
         super().__init__()
-        self.model, self.smoothing = model, smoothing
+        self.model = model
+        self.smoothing = smoothing
 
     def forward(self, batch: StoryBatch) -> Tensor:
         output = self.model(batch)

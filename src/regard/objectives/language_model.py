@@ -70,7 +70,8 @@ class CarriedNextToken(TextLoss):
     def predicted(
         self, batch: TextBatch, carry: Carry | None = None
     ) -> tuple[tuple[Predicted, ...], Carry]:
-        start, rows = None, len(batch.text)
+        start = None
+        rows = len(batch.text)
         if batch.carries and carry is not None:  # a batch may have fewer rows than the one before
             start = tuple((h_BD[:rows], c_BD[:rows]) for h_BD, c_BD in carry)
         output = self.model(batch, start)
@@ -153,8 +154,11 @@ class SkipGram(Objective):
         self.model = model
 
     def forward(self, batch: TextBatch) -> Tensor:
-        config, output, ids_BL = self.model.config, self.model.output, batch.text.ids_BL
-        v_BLD, u_BLD = self.model(batch).hidden_BTD, F.embedding(ids_BL, output.weight)
+        config = self.model.config
+        output = self.model.output
+        ids_BL = batch.text.ids_BL
+        v_BLD = self.model(batch).hidden_BTD
+        u_BLD = F.embedding(ids_BL, output.weight)
         counted_BL = real_BL(batch.text)
         reach_BL = torch.full_like(ids_BL, config.window)
         if self.training:
@@ -239,7 +243,8 @@ def masked_sums(model: BERT, batch: MaskedBatch) -> dict[str, float]:
         sums["loss"] += float(F.cross_entropy(logits_PV, labels_P, reduction="sum"))
         sums["correct"] += int((logits_PV.argmax(-1) == labels_P).sum())
     if batch.follows_B is not None and model.next_sentence is not None:
-        logits_BY, classes_B = model.next_sentence(hidden_BLD), 1 - batch.follows_B.long()
+        logits_BY = model.next_sentence(hidden_BLD)
+        classes_B = 1 - batch.follows_B.long()
         sums["next_loss"] = float(F.cross_entropy(logits_BY, classes_B, reduction="sum"))
         sums["next_correct"] = int((logits_BY.argmax(-1) == classes_B).sum())
         sums["pairs"] = len(classes_B)

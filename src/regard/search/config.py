@@ -97,11 +97,10 @@ class SearchConfig(Config):
     @classmethod
     def _fits_the_others(cls, value: object, others: ValidationInfo) -> object:
         """Checks a field against those before it, so that the message names the field."""
-        name, data = str(others.field_name), others.data
-        samples, most = (
-            data.get("sample"),
-            data.get("max_length_ratio", math.inf) + data.get("max_length_offset", 0),
-        )
+        name = str(others.field_name)
+        data = others.data
+        samples = data.get("sample")
+        most = data.get("max_length_ratio", math.inf) + data.get("max_length_offset", 0)
         match name, value:
             case "beam", int(beam) if samples and beam > 1:
                 problem = f"sampling has no beam, but beam is {beam}: set beam: 1, or sample: false"

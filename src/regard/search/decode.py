@@ -102,11 +102,9 @@ def _write(
     observer: Observer | None,
 ) -> Finished:
     """Run the model until every sentence is done."""
-    theta, covers, longest = (
-        config.repetition_penalty,
-        config.coverage_penalty > 0,
-        max(rules.limits.longest),
-    )
+    theta = config.repetition_penalty
+    covers = config.coverage_penalty > 0
+    longest = max(rules.limits.longest)
     counts_of = LiveCounts(late=source.device.type == "cuda" and observer is None)
     state = model.begin(source, strategy.rows, longest)
     first_BW = torch.full((len(source), strategy.rows), special.begin, device=source.device)
@@ -128,7 +126,8 @@ def _write(
             observer.step(own_BWV, rules, live, choice)
         continued = choice.continued(live, own_BWV)
         ended_BW = (choice.tokens_BW == special.end) & (choice.total_BW > NEVER)
-        remaining, length = continued.without(ended_BW), continued.history_BWT.shape[-1]
+        remaining = continued.without(ended_BW)
+        length = continued.history_BWT.shape[-1]
         if length >= min(rules.limits.shortest):
             finished.add(continued, ended_BW)
         if finished.some and isinstance(strategy, Beam):  # a sample is always written to its end
@@ -136,7 +135,8 @@ def _write(
         counts = counts_of(choice, remaining, last=length == longest)
         if not any(counts):
             return finished
-        reorders, width = isinstance(strategy, Beam), live.total_BW.shape[1]
+        reorders = isinstance(strategy, Beam)
+        width = live.total_BW.shape[1]
         live, rows_BW = _compact(remaining, choice.parents_BW, counts, width, reorders)
         if rows_BW is not None:
             state = state.select(rows_BW)
@@ -180,7 +180,8 @@ class LiveCounts:
             copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
             host_B.copy_(counts_B, non_blocking=True)
             copied.record()
-            before, self._before = self._before, (host_B, copied)
+            before = self._before
+            self._before = (host_B, copied)
             if before is None:
                 return [remaining.total_BW.shape[1]] * len(counts_B)
             counts_B, copied = before
@@ -207,7 +208,8 @@ def _compact(
     as many rows, and a captured step has a fixed number of rows: there they are removed once they
     are half.
     """
-    on_gpu, live_sentences = parents_BW.device.type == "cuda", sum(count > 0 for count in counts)
+    on_gpu = parents_BW.device.type == "cuda"
+    live_sentences = sum(count > 0 for count in counts)
     sentences = len(parents_BW)  # `counts` may be of the step before, which had more
     new_width = max(counts) if reorders else width
     if on_gpu and new_width <= width < 2 * new_width:
@@ -243,7 +245,8 @@ class Beam:
     """
 
     def __init__(self, source: Ragged, config: SearchConfig, limits: Sequence[int]) -> None:
-        self.rows, self._config = config.beam, config
+        self.rows = config.beam
+        self._config = config
         self._limits_B = torch.tensor(limits, device=source.device)
 
     def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
@@ -329,7 +332,8 @@ class Sampling:
     def __init__(self, source: Ragged, config: SearchConfig, limits: Sequence[int]) -> None:
         """The noise of a sentence, uniform in [0, 1), depends on the seed and its own tokens only,
         not on the batch."""
-        self.rows, self._cut = config.nbest, (config.temperature, config.top_k, config.top_p)
+        self.rows = config.nbest
+        self._cut = (config.temperature, config.top_k, config.top_p)
         noise_BWT = torch.zeros(len(source), self.rows, max(limits))
         salt = config.seed.to_bytes(16, "big")
         for b, (content, limit) in enumerate(zip(source.contents(), limits, strict=True)):
@@ -409,8 +413,11 @@ class BestSoFar:
         text_of: Callable[[Hypothesis], str],
         report: Callable[[str], None],
     ) -> None:
-        self._config, self._source_lengths_B, self._end_id = config, source.lengths_B, end_id
-        self._text_of, self._report = text_of, report
+        self._config = config
+        self._source_lengths_B = source.lengths_B
+        self._end_id = end_id
+        self._text_of = text_of
+        self._report = report
         self._best: Hypothesis | None = None
 
     def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
@@ -453,16 +460,17 @@ class Recorder:
     def __init__(
         self, source: Ragged, config: SearchConfig, tokenizer: Tokenizer, end_id: int
     ) -> None:
-        self._config, self._tokenizer, self._end_id = config, tokenizer, end_id
-        self._rows, self._source_lengths_B = (
-            config.nbest if config.sample else config.beam,
-            source.lengths_B,
-        )
+        self._config = config
+        self._tokenizer = tokenizer
+        self._end_id = end_id
+        self._rows = config.nbest if config.sample else config.beam
+        self._source_lengths_B = source.lengths_B
         self._records = [SentenceRecord() for _ in range(len(source))]
         self._limits = Limits([], [])
 
     def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
-        self._limits, theta = rules.limits, self._config.repetition_penalty
+        self._limits = rules.limits
+        theta = self._config.repetition_penalty
         ranks_BWV = (
             penalise_repetition(log_p_BWV.clone(), live.history_BWT, theta)
             + live.total_BW[..., None]
@@ -475,7 +483,8 @@ class Recorder:
             objective_BW.tolist(),
         )
         indices = (choice.parents_BW * log_p_BWV.shape[-1] + choice.tokens_BW).tolist()
-        alive, taken = (live.total_BW > NEVER).tolist(), (choice.total_BW > NEVER).tolist()
+        alive = (live.total_BW > NEVER).tolist()
+        taken = (choice.total_BW > NEVER).tolist()
         values = (
             log_p_BWV,
             log_p_BWV + live.score_BW[..., None],
@@ -513,10 +522,8 @@ class Recorder:
         """Record a step, given the slots with a hypothesis, the candidates taken by their index in
         W x V, and for all candidates log P, log P of the whole hypothesis, the value that ranks it,
         and the rule against it."""
-        vocabulary, (*values, ranks_M, reasons_M) = (
-            columns_WV[0].shape[-1],
-            (part.flatten() for part in columns_WV),
-        )
+        vocabulary = columns_WV[0].shape[-1]
+        *values, ranks_M, reasons_M = (part.flatten() for part in columns_WV)
         parents = dict(zip(slots, record.live or [0] * len(slots), strict=True))
         numbers = {index: record.numbered + n for n, index in enumerate(taken, start=1)}
         candidates = []
@@ -525,9 +532,11 @@ class Recorder:
             why: str | None = "not drawn" if self._config.sample else "rank beyond the open slots"
             fate = "pruned"
             if index in taken:
-                fate, why = "finished" if token == self._end_id else "kept", None
+                fate = "finished" if token == self._end_id else "kept"
+                why = None
             elif reasons_M[index]:
-                fate, why = "ruled out", names[int(reasons_M[index]) - 1]
+                fate = "ruled out"
+                why = names[int(reasons_M[index]) - 1]
             log_p, total, ranked_by = (float(value_M[index]) for value_M in (*values, ranks_M))
             candidates.append(
                 {
@@ -596,7 +605,8 @@ def _ranked(
     These are what was taken, the best that the rules allow, and what would be among the best
     without the rules.
     """
-    allowed_M, recorded = ranks_M.masked_fill(reasons_M > 0, NEVER), set(taken)
+    allowed_M = ranks_M.masked_fill(reasons_M > 0, NEVER)
+    recorded = set(taken)
     for candidates_M in (allowed_M, ranks_M):
         recorded.update(
             best(candidates_M[None].clone(), min(count, len(candidates_M)))[1][0].tolist()

@@ -174,7 +174,8 @@ class Choice:
     def continued(self, live: Live, log_p_BWV: Tensor | None) -> Live:
         """The chosen hypotheses with their new token; `log_p_BWV` is needed if the ranking differs
         from log P."""
-        parents, own_BW = live, live.own_BW
+        parents = live
+        own_BW = live.own_BW
         if (
             own_BW is not None
             or self.parents_BW.shape[1] > 1
@@ -205,8 +206,11 @@ class Finished:
         *,
         like: Tensor,
     ) -> None:
-        sentences, device = len(source_lengths_B), like.device
-        self._slots, self._config, self._source_lengths_B = slots, config, source_lengths_B
+        sentences = len(source_lengths_B)
+        device = like.device
+        self._slots = slots
+        self._config = config
+        self._source_lengths_B = source_lengths_B
         self._tokens_BWT = torch.zeros(
             sentences, slots + 1, longest, dtype=torch.long, device=device
         )
@@ -223,7 +227,8 @@ class Finished:
         if ended_BW.device.type == "cpu" and not ended_BW.any():
             return
         self.some = True
-        sentences_B, length = ends.sentences_B, ends.history_BWT.shape[-1]
+        sentences_B = ends.sentences_B
+        length = ends.history_BWT.shape[-1]
         number_BW = self.count_B[sentences_B][:, None] + ended_BW.cumsum(-1) - 1
         index = (sentences_B[:, None], torch.where(ended_BW, number_BW, self._slots))
         self._tokens_BWT[..., :length][index] = ends.history_BWT
@@ -239,8 +244,10 @@ class Finished:
 
     def best(self, nbest: int) -> list[list[Hypothesis]]:
         """The best hypotheses of each sentence; of equal ones the first that ended."""
-        tokens_BWT, lengths = self._tokens_BWT.cpu(), self._lengths_BW.tolist()
-        scores, objectives = self._score_BW.tolist(), self._objective_BW.tolist()
+        tokens_BWT = self._tokens_BWT.cpu()
+        lengths = self._lengths_BW.tolist()
+        scores = self._score_BW.tolist()
+        objectives = self._objective_BW.tolist()
         best = []
         for b, count in enumerate(self.count_B.tolist()):
             ranked = sorted(range(count), key=lambda w: -objectives[b][w])[:nbest]
@@ -287,7 +294,8 @@ def score(model: Generator, batch: Batch[Any] | TextBatch) -> list[list[float]]:
 def as_hypotheses(model: Generator, batch: Batch[Any], config: SearchConfig) -> list[Hypothesis]:
     """The given targets as hypotheses, with the score and ranking value that a search would give
     them."""
-    covered_B, theta = None, config.repetition_penalty
+    covered_B = None
+    theta = config.repetition_penalty
     with recording() if config.coverage_penalty > 0 else nullcontext() as recorded:
         scores = score(model, batch)
     if recorded is not None:
@@ -374,10 +382,8 @@ class Limits:
 
         `min_length` raises the most tokens if necessary.
         """
-        floor, ceiling = (
-            max(1, config.min_length),
-            math.inf if config.max_length is None else config.max_length,
-        )
+        floor = max(1, config.min_length)
+        ceiling = math.inf if config.max_length is None else config.max_length
         most = [
             int(config.max_length_ratio * length + config.max_length_offset)
             for length in source_lengths
@@ -482,12 +488,15 @@ class Rules:
         constraints: Constraints = UNCONSTRAINED,
         special: Special = SPECIAL,
     ) -> None:
-        device, prefixes, banned = source.device, constraints.prefixes, constraints.banned
+        device = source.device
+        prefixes = constraints.prefixes
+        banned = constraints.banned
         self.limits = limits = Limits.of(source.host_lengths_B.tolist(), config, constraints)
         self._shortest_B, self._longest_B = (
             torch.tensor(x, device=device) for x in (limits.shortest, limits.longest)
         )
-        self._end_id, self._ngram = special.end, config.no_repeat_ngram or 0
+        self._end_id = special.end
+        self._ngram = config.no_repeat_ngram or 0
         unknown = None if config.unknown else special.unknown
         never = {special.begin, special.start, special.pad, unknown} - {special.end}
         self._never_M = torch.tensor(
@@ -542,7 +551,8 @@ class Rules:
 
     def _no_repeat(self, log_p_BWV: Tensor, live: Live) -> None:
         """No sequence of n tokens occurs twice."""
-        history_BWT, before = live.history_BWT, self._ngram - 1
+        history_BWT = live.history_BWT
+        before = self._ngram - 1
         if history_BWT.shape[-1] > before:
             ngrams_BWMK = history_BWT.unfold(-1, self._ngram, 1)
             last_BW1K = history_BWT[..., None, history_BWT.shape[-1] - before :]

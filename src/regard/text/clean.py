@@ -40,7 +40,8 @@ TOKENISED = {
 }
 """What plain text does not have, and a part that each match contains, which is found faster. Other
 spaces before a sign may be French."""
-ENTITIES_FROM, TOKENS_FROM = 0.001, 0.2
+ENTITIES_FROM = 0.001
+TOKENS_FROM = 0.2
 """Shares of the texts from which a user is told of entities, and of text that is split into
 tokens."""
 

@@ -87,7 +87,9 @@ _LAST_WORD = re.compile(rf"(?:^|[\s{_OPENING}])(\S*)$")
 
 def split_sentences(text: str) -> list[str]:
     """The sentences of a text, stripped; only the white space between them is lost."""
-    sentences, start, uncased = [], 0, text == text.lower()
+    sentences = []
+    start = 0
+    uncased = text == text.lower()
     for end in (_END_UNCASED if uncased else _END).finditer(text):
         if end["plain"] == "." and _is_abbreviation(text[start : end.start()], uncased):
             continue
@@ -197,7 +199,8 @@ def word_spans(text: str, words: Words) -> list[Span]:
 def _split_punctuation(text: str, clusters: list[Span]) -> list[Span]:
     """A word and each punctuation mark around it. Marks within a word stay, and so do the full
     stops of `U.S.`, `J.`"""
-    first, last = 0, len(clusters)
+    first = 0
+    last = len(clusters)
     while first < last and _is_punctuation(text[clusters[first].start]):
         first += 1
     while last > first and _is_punctuation(text[clusters[last - 1].start]):

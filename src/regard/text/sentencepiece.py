@@ -23,9 +23,13 @@ from tokenizers import (
 from regard.errors import DataError, import_extra
 from regard.text.vocabularies import MARK, with_special
 
-_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
+_UNKNOWN = 2
+_CONTROL = 3
+_USER_DEFINED = 4
 """Types of pieces other than normal ones (ModelProto.SentencePiece.Type)."""
-_UNIGRAM, _BPE, _CHARACTERS = 1, 2, 4
+_UNIGRAM = 1
+_BPE = 2
+_CHARACTERS = 4
 """Types of models that can be converted (TrainerSpec.ModelType); 3 is a model of whole words."""
 _NEVER = -1e5
 """Score of a piece of the other model: lower than any segmentation into the model's own pieces."""

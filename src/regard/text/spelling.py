@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-WORD_BEGINS, WORD_ENDS = 257, 258
+WORD_BEGINS = 257
+WORD_ENDS = 258
 CHARACTERS = 259
 """Of models that build word vectors from characters (ELMo): 0 pads short words, then come the 256
 bytes of UTF-8, then the begin and the end of a word."""

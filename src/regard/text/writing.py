@@ -252,7 +252,9 @@ def check_writable(
     paths), nor one below a folder of theirs, unless that is in a run, nor standard input, nor what
     a run folder needs.
     """
-    what, hint, whole = "", f"give another {option}", path.resolve()
+    what = ""
+    hint = f"give another {option}"
+    whole = path.resolve()
     if path.is_dir() or not path.parent.is_dir():
         what = "this is a folder" if path.is_dir() else f"there is no folder {path.parent}"
     elif path.exists():
@@ -268,6 +270,7 @@ def check_writable(
         elif not runs and folders.intersection(whole.parents):
             what = "this file is in a folder of data"
         elif not overwrite:
-            what, hint = "the file exists already", f"{hint}, or --overwrite"
+            what = "the file exists already"
+            hint = f"{hint}, or --overwrite"
     if what:
         raise DecodeError(what, where=str(path), hint=hint)
