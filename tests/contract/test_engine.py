@@ -15,7 +15,7 @@ import pytest
 import regard
 from regard import engine
 from regard.api import train
-from regard.engine import additive, attention, dropout, losses, products, recurrence
+from regard.engine import additive, attention, caches, dropout, losses, products, recurrence
 from tiny import TINY
 
 PACKAGE = Path(regard.__file__).parent
@@ -23,6 +23,7 @@ TABLES: list[list[Any]] = [
     additive.STEPS,
     attention.ATTENTION,
     attention.SELF_PROJECTIONS,
+    caches.EMPTY_CACHES,
     dropout.DROPOUT,
     losses.LAST_LAYER_LOSSES,
     losses.LOSSES,

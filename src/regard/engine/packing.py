@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.data.batches import Padded, Tensors, Tokens, real_places
 from regard.data.epochs import TILE
@@ -156,9 +156,23 @@ def unpack(x_P: Tensor, index_P: Tensor, sentences: int, width: int) -> Tensor:
 # When to pack
 
 
-def packed_for_kernel(text: Tokens, like: Tensor, head_width: int, dropout: float) -> Tokens:
+class AttentionSizes(Protocol):
+    """The config of a model with attention heads."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def attention_dropout(self) -> float: ...
+
+
+def packed_for_kernel(text: Tokens, model: nn.Module, sizes: AttentionSizes) -> Tokens:
     """A padded text packed, if there is a kernel for packed sentences."""
-    if isinstance(text, Padded) and has_packed_kernel(like, head_width, dropout):
+    if not isinstance(text, Padded):
+        return text
+    dropout = sizes.attention_dropout if model.training else 0.0
+    if has_packed_kernel(next(model.parameters()), sizes.width // sizes.heads, dropout):
         return PackedSentences.of(text)
     return text
 
@@ -170,9 +184,9 @@ def packed_if_sparse(text: Tokens) -> Tokens:
     return text
 
 
-def packed_if_faster(text: Tokens, like: Tensor, head_width: int, dropout: float) -> Tokens:
+def packed_if_faster(text: Tokens, model: nn.Module, sizes: AttentionSizes) -> Tokens:
     """A padded text packed, if there is a kernel for it or much padding."""
-    return packed_if_sparse(packed_for_kernel(text, like, head_width, dropout))
+    return packed_if_sparse(packed_for_kernel(text, model, sizes))
 
 
 def worth_packing(text: Padded) -> bool:

@@ -179,7 +179,7 @@ def split_heads(x_BLD: Tensor, heads: int) -> Tensor:
     return x_BLD.view(*x_BLD.shape[:-1], heads, -1).transpose(1, 2)
 
 
-Cache = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+AddKeysValues = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Stores the keys and values of the newest tokens -> all keys and values to attend to."""
 
 

@@ -185,10 +185,7 @@ class BERT(Contextual):
     ) -> tuple[Tensor, Visibility, Tokens]:
         """The input of the last block, who may look at whom, and the text in the layout that is
         computed."""
-        head_width = self.config.width // self.config.heads
-        dropout = self.config.attention_dropout if self.training else 0.0
-        like = self.embedding.tokens.weight
-        text = packed_if_faster(batch.text, like, head_width, dropout)
+        text = packed_if_faster(batch.text, self, self.config)
         if isinstance(batch, PackedMaskedBatch):
             x_BLD = self.embedding(text, batch.segments_1P)
         else:

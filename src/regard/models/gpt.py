@@ -8,15 +8,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
 
 from regard.data.batches import Padded, TextBatch, Tokens
 from regard.engine.attention import Visibility
-from regard.engine.graphs import StepGraph, step_with_cache
 from regard.engine.packing import packed_if_faster
 from regard.engine.shapes import PackedTextBatch
-from regard.layers.attention import Cache, FeedForward, MultiHeadAttention, Visible, visible_between
+from regard.layers.attention import (
+    AddKeysValues,
+    FeedForward,
+    MultiHeadAttention,
+    Visible,
+    visible_between,
+)
+from regard.layers.caches import KeyValueCache
 from regard.layers.embeddings import Embedding, Positions, Readout
 from regard.layers.linear import Dropout
 from regard.models.base import BlocksConfig, LanguageModel, Output, Presets, last_of
@@ -65,13 +70,14 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.width)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x_BLD: Tensor, visible: Visibility, cache: Cache | None = None) -> Tensor:
+    def forward(
+        self, x_BLD: Tensor, visible: Visibility, add: AddKeysValues | None = None
+    ) -> Tensor:
         def attend(read_BLD: Tensor) -> Tensor:
-            if cache is None:
+            if add is None:
                 return self.self_attention.attend_to_self(read_BLD, visible)
-            return self.self_attention(
-                read_BLD, *cache(*self.self_attention.keys_values(read_BLD)), visible
-            )
+            keys_values = add(*self.self_attention.keys_values(read_BLD))
+            return self.self_attention(read_BLD, *keys_values, visible)
 
         x_BLD = self._around(attend, self.attention_norm, x_BLD)
         return self._around(self.feed_forward, self.feed_forward_norm, x_BLD)
@@ -84,36 +90,22 @@ class Block(nn.Module):
         return norm(x + self.dropout(sublayer(x)))
 
 
-@dataclass(frozen=True)
+@dataclass
 class GPTState:
-    """The keys and values of every block per row, with space for more. A row's tokens fill the
-    cache from its start without gaps, also after prompts of different lengths."""
+    """The keys and values of every block, per row. A step writes into them, so an old state must
+    not be used again."""
 
-    own_N2RHME: Tensor
-    lengths_R: Tensor  # cached tokens of each row
-    # at least the largest of `lengths_R`, known on the host; a longer row may have been dropped
-    # since
-    longest: int
+    own: KeyValueCache
     sources: int
-    last_BD: Tensor | None  # before the first step: the hidden state after each prompt
-    graph: StepGraph | None = None
-    stepped: bool = False  # whether a step has run, so that the next one may be captured
+    last_BD: Tensor | None
+    """Before the first step: the hidden state after each prompt."""
 
     def select(self, rows_BW: Tensor) -> GPTState:
-        rows_R = rows_BW.flatten()
-        rows = len(self.lengths_R)
-        filled = self.own_N2RHME[..., : self.longest, :].index_select(2, rows_R)
-        if len(rows_BW) == self.sources and len(rows_R) == rows:
-            self.own_N2RHME[..., : self.longest, :] = filled
-            return self
-        own_N2RHME = filled.new_zeros(*filled.shape[:4], *self.own_N2RHME.shape[4:])
-        own_N2RHME[..., : self.longest, :] = filled
-        kept_B = rows_BW[:, 0] // (rows // self.sources)
-        last_BD = None if self.last_BD is None else self.last_BD.index_select(0, kept_B)
-        lengths_R = self.lengths_R.index_select(0, rows_R)
-        return GPTState(
-            own_N2RHME, lengths_R, self.longest, len(rows_BW), last_BD, stepped=self.stepped
-        )
+        if len(rows_BW) == self.sources:
+            return replace(self, own=self.own.select(rows_BW, None))
+        sources_B = rows_BW[:, 0] // (len(self.own.places) // self.sources)
+        last_BD = None if self.last_BD is None else self.last_BD.index_select(0, sources_B)
+        return GPTState(self.own.select(rows_BW, sources_B), len(rows_BW), last_BD)
 
 
 class GPT(LanguageModel):
@@ -156,14 +148,12 @@ class GPT(LanguageModel):
 
     def read(self, text: Tokens) -> Tensor:
         """The hidden states of texts, in their layout."""
-        head_width = self.config.width // self.config.heads
-        dropout = self.config.attention_dropout if self.training else 0.0
-        arranged = packed_if_faster(text, self.embedding.weight, head_width, dropout)
-        visible = visible_between(arranged, arranged, causal=not self.config.look_ahead)
-        x_BLD = self.embed(arranged)
+        packed = packed_if_faster(text, self, self.config)
+        visible = visible_between(packed, packed, causal=not self.config.look_ahead)
+        x_BLD = self.embed(packed)
         for block in self.blocks:
             x_BLD = block(x_BLD, visible)
-        return arranged.restore(self.norm(x_BLD))
+        return packed.restore(self.norm(x_BLD))
 
     def embed(self, text: Tokens) -> Tensor:
         """h_0"""
@@ -182,63 +172,32 @@ class GPT(LanguageModel):
         length = source.ids_BL.shape[1]
         heads = self.config.heads
         head_width = self.config.width // heads
-        visible = Visible(source.lengths_B, causal=True)
         x_BLD = self.embed(source)
         # Zeros: a step attends to the unfilled part too, with weight 0
         own_N2RHME = x_BLD.new_zeros(
             len(self.blocks), 2, len(source) * rows, heads, length + max_length, head_width
         )
+        own = KeyValueCache(own_N2RHME, source.lengths_B.repeat_interleave(rows), length)
+        visible = Visible(source.lengths_B, causal=True)
         for number, block in enumerate(self.blocks):
-            x_BLD = block(x_BLD, visible, partial(_cache_prompts, own_N2RHME[number]))
-        last_BD = last_of(self.norm(x_BLD), source)
-        return GPTState(
-            own_N2RHME, source.lengths_B.repeat_interleave(rows), length, len(source), last_BD
-        )
+            x_BLD = block(x_BLD, visible, partial(own.add_prompts, number))
+        return GPTState(own, len(source), last_of(self.norm(x_BLD), source))
 
     def step(self, tokens_R: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
         if state.last_BD is not None:
-            logits_RV = self.readout(state.last_BD).repeat_interleave(
-                len(tokens_R) // state.sources, 0
-            )
+            rows = len(tokens_R) // state.sources
+            logits_RV = self.readout(state.last_BD).repeat_interleave(rows, 0)
             return logits_RV, replace(state, last_BD=None)
-        if state.longest >= self.config.max_positions:  # or the longest row was dropped since
-            self.positions.check_length(int(state.lengths_R.max()) + 1)
-        limit = state.own_N2RHME.shape[4]
-        advance = partial(self.advance, state)
-        logits_RV, graph = step_with_cache(
-            advance, tokens_R, state.longest, limit, state.graph, warm=state.stepped
-        )
-        return logits_RV, replace(state, longest=state.longest + 1, graph=graph, stepped=True)
+        if state.own.longest >= self.config.max_positions:  # or the longest row was dropped since
+            self.positions.check_length(int(state.own.places.max()) + 1)
+        logits_RV, own = state.own.step(tokens_R, self.advance)
+        return logits_RV, replace(state, own=own)
 
-    def advance(self, state: GPTState, tokens_R: Tensor, capacity: int) -> Tensor:
-        """One step in place. It attends to the first `capacity` positions of the cache; a row may
-        fill fewer."""
-        places_R = state.lengths_R
-        visible = Visible(state.lengths_R + 1)
-        x_R1D = self.dropout(self.embedding(tokens_R) + self.positions.learned(places_R))[:, None]
-        own_N2RHKE = state.own_N2RHME[..., :capacity, :]
+    def advance(self, tokens_R: Tensor, own: KeyValueCache) -> Tensor:
+        """The logits after one more token per row, whose keys and values enter the cache `own`."""
+        x_RD = self.dropout(self.embedding(tokens_R) + self.positions.learned(own.places))
+        x_R1D = x_RD[:, None]
+        visible = own.visible
         for number, block in enumerate(self.blocks):
-            x_R1D = block(x_R1D, visible, partial(_cache_token, own_N2RHKE[number], places_R))
-        state.lengths_R.add_(1)
+            x_R1D = block(x_R1D, visible, partial(own.add, number))
         return self.readout(self.norm(x_R1D)[:, 0])
-
-
-def _cache_prompts(own_2RHME: Tensor, k_BHLE: Tensor, v_BHLE: Tensor) -> tuple[Tensor, Tensor]:
-    """Store the keys and values of each prompt in all of its rows. A prompt attends to itself."""
-    prompt_2BHLE = torch.stack([k_BHLE, v_BHLE])
-    own_2RHME[..., : k_BHLE.shape[2], :] = prompt_2BHLE.repeat_interleave(
-        own_2RHME.shape[1] // len(k_BHLE), 1
-    )
-    return k_BHLE, v_BHLE
-
-
-def _cache_token(
-    own_2RHKE: Tensor, places_R: Tensor, k_RH1E: Tensor, v_RH1E: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Store the keys and values of one more token at the end of each row. It attends to its whole
-    row."""
-    rows_R = torch.arange(len(places_R), device=places_R.device)
-    k_RHKE, v_RHKE = own_2RHKE
-    k_RHKE[rows_R, :, places_R] = k_RH1E[:, :, 0]
-    v_RHKE[rows_R, :, places_R] = v_RH1E[:, :, 0]
-    return k_RHKE, v_RHKE

@@ -6,27 +6,27 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batches import Batch, Padded, TextBatch, Tokens
+from regard.data.batches import Batch, Padded, Tokens
 from regard.engine.attention import Visibility
-from regard.engine.caches import RowCache, SlotCache, cache_for
-from regard.engine.graphs import StepGraph, step_with_cache
+from regard.engine.caches import Cache
 from regard.engine.packing import packed_for_kernel, packed_if_sparse
 from regard.engine.shapes import PackedBatch
 from regard.errors import ConfigError
 from regard.layers.attention import (
-    Cache,
+    AddKeysValues,
     FeedForward,
     MultiHeadAttention,
     Visible,
     visible_between,
     visible_tokens,
 )
+from regard.layers.caches import empty_cache
 from regard.layers.embeddings import (
     Embedding,
     PositionKind,
@@ -36,44 +36,22 @@ from regard.layers.embeddings import (
     tied_embeddings,
 )
 from regard.layers.linear import Dropout
-from regard.models.base import Contextual, Generator, HeadsConfig, Output, Presets, group_rows
+from regard.models.base import Generator, HeadsConfig, Output, Presets, group_rows
+
+
+def _sizes(layers: int, **sizes: Any) -> dict[str, Any]:
+    """A preset with as many blocks in the encoder as in the decoder."""
+    return {"encoder_layers": layers, "decoder_layers": layers, **sizes}
 
 
 class TransformerConfig(HeadsConfig):
     """Transformer encoder-decoder (Vaswani 2017)."""
 
     PRESETS: ClassVar[Presets] = {
-        "tiny": {
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-            "width": 128,
-            "heads": 4,
-            "feed_forward": 256,
-        },
-        "small": {
-            "encoder_layers": 6,
-            "decoder_layers": 6,
-            "width": 256,
-            "heads": 4,
-            "feed_forward": 1024,
-        },
-        "base": {
-            "encoder_layers": 6,
-            "decoder_layers": 6,
-            "width": 512,
-            "heads": 8,
-            "feed_forward": 2048,
-            "norm": "post",
-        },
-        "big": {
-            "encoder_layers": 6,
-            "decoder_layers": 6,
-            "width": 1024,
-            "heads": 16,
-            "feed_forward": 4096,
-            "norm": "post",
-            "dropout": 0.3,
-        },
+        "tiny": _sizes(layers=4, width=128, heads=4, feed_forward=256),
+        "small": _sizes(layers=6, width=256, heads=4, feed_forward=1024),
+        "base": _sizes(layers=6, width=512, heads=8, feed_forward=2048, norm="post"),
+        "big": _sizes(layers=6, width=1024, heads=16, feed_forward=4096, norm="post", dropout=0.3),
     }
     reads = "source"
     generates = True
@@ -207,7 +185,12 @@ class DecoderBlock(nn.Module):
         return self._rest(x_BTD, *self.cross_attention.keys_values(memory_BSD), source)
 
     def step(
-        self, x_BQD: Tensor, add: Cache, source_2BHSE: Tensor, own: Visibility, source: Visibility
+        self,
+        x_BQD: Tensor,
+        add: AddKeysValues,
+        source_2BHSE: Tensor,
+        own: Visibility,
+        source: Visibility,
     ) -> Tensor:
         """`forward` for one more token per row, with the cached keys and values before it: [R, 1,
         D] or [B, W, D]."""
@@ -230,71 +213,34 @@ class DecoderBlock(nn.Module):
         return self.around_feed_forward(x_BTD, self.feed_forward)
 
 
-@dataclass(frozen=True)
-class KeyValueCache:
-    """The keys and values of the target so far, for each hypothesis its own."""
-
-    own_N2RHME: Tensor
-
-    queries_share_keys = False
-    """Each row attends to its own keys: queries are [R, 1, D]."""
-
-    def select(self, rows_BW: Tensor, kept_B: Tensor | None, written: int) -> KeyValueCache:
-        return KeyValueCache(self.own_N2RHME.index_select(2, rows_BW.flatten()))
-
-    def with_space(self, positions: int) -> KeyValueCache:
-        return self
-
-    def visible(self, written_1: Tensor, capacity: int) -> Visible:
-        return Visible()
-
-    def add(
-        self, number: int, written_1: Tensor, capacity: int, k_RH1E: Tensor, v_RH1E: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Store the keys and values of a token in block `number` -> all to attend to."""
-        k_RHKE, v_RHKE = self.own_N2RHME[number, ..., :capacity, :]
-        k_RHKE.index_copy_(2, written_1, k_RH1E)
-        v_RHKE.index_copy_(2, written_1, v_RH1E)
-        return k_RHKE, v_RHKE
-
-
-def empty_cache(
-    source_N2BHSE: Tensor, rows: int, max_length: int
-) -> RowCache | SlotCache | KeyValueCache:
-    """A cache for `rows` hypotheses per source, given the keys and values of the sources."""
-    if (cache := cache_for(source_N2BHSE, rows, max_length)) is not None:
-        return cache
-    layers, _, sources, heads, _, head_width = source_N2BHSE.shape
-    return KeyValueCache(
-        source_N2BHSE.new_zeros(layers, 2, sources * rows, heads, max_length, head_width)
-    )
-
-
-@dataclass(frozen=True)
+@dataclass
 class TransformerState:
     """The keys and values of every decoder block: those of the target so far, and per source those
-    of the source."""
+    of the source.
 
-    own: RowCache | SlotCache | KeyValueCache
+    A step writes into the cache, so an old state must not be used again.
+    """
+
+    own: Cache
     source_N2BHSE: Tensor
-    visible: Visible  # which source positions are not padding
+    visible: Visible
+    """Which source positions are not padding."""
     positions_MD: Tensor | None
-    limit: int  # tokens per row at most
-    rows: int  # per source
-    written: int  # tokens per row so far
-    written_1: Tensor  # the same number on the device
-    graph: StepGraph | None = None
+    rows: int
+    """Hypotheses per source."""
 
     def select(self, rows_BW: Tensor) -> TransformerState:
-        kept_B = None if len(rows_BW) == self.source_N2BHSE.shape[2] else rows_BW[:, 0] // self.rows
-        own = self.own.select(rows_BW, kept_B, self.written)
-        state = replace(
-            self, own=own, rows=rows_BW.shape[1], graph=self.graph if own is self.own else None
+        rows = rows_BW.shape[1]
+        if len(rows_BW) == self.source_N2BHSE.shape[2]:
+            return replace(self, own=self.own.select(rows_BW, None), rows=rows)
+        sources_B = rows_BW[:, 0] // self.rows
+        return TransformerState(
+            own=self.own.select(rows_BW, sources_B),
+            source_N2BHSE=self.source_N2BHSE.index_select(2, sources_B),
+            visible=self.visible.select(sources_B),
+            positions_MD=self.positions_MD,
+            rows=rows,
         )
-        if kept_B is None:
-            return state
-        source_N2BHSE = self.source_N2BHSE.index_select(2, kept_B)
-        return replace(state, source_N2BHSE=source_N2BHSE, visible=self.visible.select(kept_B))
 
 
 class TransformerDecoder(Generator):
@@ -342,36 +288,26 @@ class TransformerDecoder(Generator):
             source_N2BHSE=source_N2BHSE,
             visible=visible,
             positions_MD=self.positions.table(source_N2BHSE, max_length),
-            limit=max_length,
             rows=rows,
-            written=0,
-            written_1=torch.zeros(1, dtype=torch.long, device=source_N2BHSE.device),
         )
 
     def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        self.positions.check_length(state.written + 1)
-        written = state.written
-        state = replace(state, own=state.own.with_space(state.written + 1))
-        advance = partial(self.advance, state)
-        logits_RV, graph = step_with_cache(
-            advance, tokens_R, written, state.limit, state.graph, warm=written > 0
-        )
-        return logits_RV, replace(state, written=state.written + 1, graph=graph)
+        self.positions.check_length(state.own.longest + 1)
+        logits_RV, own = state.own.step(tokens_R, partial(self.advance, state))
+        return logits_RV, replace(state, own=own)
 
-    def advance(self, state: TransformerState, tokens_R: Tensor, capacity: int) -> Tensor:
-        """One step in place. It attends to what is filled of the cache: on a CPU its first
-        `capacity` positions."""
+    def advance(self, state: TransformerState, tokens_R: Tensor, own: Cache) -> Tensor:
+        """The logits after one more token per row, whose keys and values enter the cache `own`."""
         x_RD = self.target_embedding(tokens_R) * math.sqrt(self.target_embedding.embedding_dim)
         if state.positions_MD is not None:
-            x_RD = x_RD + state.positions_MD.index_select(0, state.written_1)
+            x_RD = x_RD + state.positions_MD.index_select(0, own.places)
         x_RD = self.dropout(x_RD)
         sources = state.source_N2BHSE.shape[2]
-        x_BQD = group_rows(x_RD, sources) if state.own.queries_share_keys else x_RD[:, None]
-        own = state.own.visible(state.written_1, capacity)
+        x_BQD = group_rows(x_RD, sources) if own.queries_share_keys else x_RD[:, None]
+        visible = own.visible
         for number, block in enumerate(self.decoder_blocks()):
-            add = partial(state.own.add, number, state.written_1, capacity)
-            x_BQD = block.step(x_BQD, add, state.source_N2BHSE[number], own, state.visible)
-        state.written_1.add_(1)
+            add = partial(own.add, number)
+            x_BQD = block.step(x_BQD, add, state.source_N2BHSE[number], visible, state.visible)
         return self.readout(self.decoder_norm(x_BQD).flatten(0, 1))
 
     def decoder_blocks(self) -> list[DecoderBlock]:
@@ -412,8 +348,11 @@ class Transformer(TransformerDecoder):
         return self.encoder_norm(x_BSD)
 
     def forward(self, batch: Batch | PackedBatch) -> Output:
-        source = self.arranged(batch.source)
-        target = self.arranged(batch.target.inputs)
+        source: Tokens = batch.source
+        target: Tokens = batch.target.inputs
+        if self.packable:
+            source = packed_for_kernel(source, self, self.config)
+            target = packed_for_kernel(target, self, self.config)
         memory_BSD = self.encode(
             self.embed(self.source_embedding, source), visible_between(source, source)
         )
@@ -425,42 +364,9 @@ class Transformer(TransformerDecoder):
         )
         return Output(target.restore(hidden_BTD))
 
-    def arranged(self, text: Tokens) -> Tokens:
-        """The text in the layout that is computed fastest."""
-        if not self.packable:
-            return text
-        head_width = self.config.width // self.config.heads
-        dropout = self.config.attention_dropout if self.training else 0.0
-        return packed_for_kernel(text, self.output.linear.weight, head_width, dropout)
-
     def begin(self, source: Padded, rows: int, max_length: int) -> TransformerState:
         text = packed_if_sparse(source) if self.packable else source
         visible = visible_tokens(source)
         visible_to_source = visible if text is source else visible_between(text, text)
         memory_BSD = self.encode(self.embed(self.source_embedding, text), visible_to_source)
         return self.begin_with(memory_BSD, visible, rows, max_length, text)
-
-
-class SourceStates(Contextual):
-    """The encoder of a Transformer as a model of single texts: the states of a source after each
-    block."""
-
-    def __init__(self, model: Transformer) -> None:
-        super().__init__()
-        self.model = model
-        self.config = model.config
-        self.longest = model.longest
-        self.width = model.config.width
-        self.depth = len(model.encoder)
-
-    @property
-    def embeddings(self) -> dict[str, Embedding]:
-        return {"text": self.model.source_embedding}
-
-    def layers_of(self, batch: TextBatch) -> list[Tensor]:
-        model = self.model
-        visible = Visible(batch.text.lengths_B)
-        layers = [model.embed(model.source_embedding, batch.text)]
-        for block in model.encoder:
-            layers.append(block(layers[-1], visible))
-        return [*layers[:-1], model.encoder_norm(layers[-1])]

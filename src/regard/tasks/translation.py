@@ -31,7 +31,8 @@ from regard.data.store import Integers
 from regard.errors import DataError, DecodeError, Problem, RegardError, import_extra
 from regard.models import MODELS, any_config
 from regard.models.base import Contextual, Generator, device_of
-from regard.models.transformer import SourceStates, Transformer
+from regard.models.source_states import SourceStates
+from regard.models.transformer import Transformer
 from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
 from regard.search.config import SearchConfig
 from regard.search.decode import BestSoFar, Observer, Recorder, report_to, search
