@@ -13,7 +13,7 @@ is written:
     recurrent encoders and loops   recurrence.py ENCODERS, LOOPS      layers/recurrence.py
 
 The other files hold what is not one operation: packed sentences (packing.py), caches of keys and
-values (caches.py), recurrent layers without padding (recurrence.py), CUDA graphs (graphs.py),
+values (caches.py), recurrent layers without padding (recurrence.py), CUDA graphs (graphs.py, step_graphs.py),
 half-precision weights (half_weights.py) and kernels for a GPU (triton_kernels.py).
 
 REGARD_ENGINE=plain, or `training.engine: plain`, switches all of it off: every equation runs as
