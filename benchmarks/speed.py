@@ -51,7 +51,7 @@ from regard.search.decode import search
 from regard.tasks.task import by_length, read_tokens
 from regard.tasks.translation import decode_tokens
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
-from regard.training.loop import compile_options
+from regard.training.compiling import compile_options
 
 VOCABULARY = 32_000
 own: Any = None

@@ -71,7 +71,7 @@ from regard.text.writing import GrowingFile, atomic_file, check_writable, write_
 from regard.training import check as checking
 from regard.training import train as training
 from regard.training.check import Check
-from regard.training.progress import Display
+from regard.training.display import Display
 from regard.views.compare import compare
 from regard.views.diagnose import diagnose
 from regard.views.explain import explain

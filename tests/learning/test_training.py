@@ -28,11 +28,15 @@ from regard.runs import Run
 from regard.runs.run import load_facts, load_weights, read_metrics
 from regard.tasks import TASKS
 from regard.training.accelerator import make_accelerator
-from regard.training.loop import Trainer, compile_options
+from regard.training.compiling import compile_options
+from regard.training.display import Display
+from regard.training.loop import Trainer
 from regard.training.notes import compile_notes, length_notes
 from regard.training.optimiser import Plateau, build_optimiser, schedule_factor
-from regard.training.progress import Display, Progress, Ranked, total_steps
+from regard.training.progress import TrainingProgress
+from regard.training.ranking import RankedCheckpoint
 from regard.training.resolve import resolve
+from regard.training.timetable import total_steps
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -73,6 +77,13 @@ def update(trainer: Trainer, *batches: Batch) -> None:
     trainer.update([(one, START) for one in batches])
 
 
+def is_best(trainer: Trainer, checkpoint: RankedCheckpoint) -> bool:
+    """Whether a further checkpoint is the best so far."""
+    progress = trainer.progress
+    progress.best = trainer.ranking.with_checkpoint(progress.best, checkpoint)
+    return progress.best_checkpoint == checkpoint
+
+
 def weights(trainer: Trainer) -> Tensor:
     return nn.utils.parameters_to_vector(trainer.model.parameters()).detach().clone()
 
@@ -102,12 +113,12 @@ def test_a_step_that_does_not_fit_beside_graphs_is_computed_without(
 
     def loss(batch: AnyBatch, factor: float | Tensor) -> Tensor:
         calls.append(factor)
-        sums_2 = trainer.loss(batch, factor)
+        sums_2 = trainer.gradients.loss(batch, factor)
         if len(calls) == failing:
             raise torch.OutOfMemoryError
         return sums_2
 
-    trainer.captured = CapturedLoss(loss, trainer.model.parameters())
+    trainer.gradients.captured = CapturedLoss(loss, trainer.model.parameters())
     shapes = [
         batch(trainer, 0, 1),
         batch(trainer, 0, 1),
@@ -117,7 +128,7 @@ def test_a_step_that_does_not_fit_beside_graphs_is_computed_without(
     for first in range(0, 4, accumulate):
         for each in (trainer, plain):
             update(each, *shapes[first : first + accumulate])
-    assert trainer.captured.full
+    assert trainer.gradients.captured.full
     assert torch.equal(weights(trainer), weights(plain))
 
 
@@ -155,8 +166,8 @@ def test_micro_batches_of_unequal_size_equal_one_batch_of_all(
     update(joined, batch(joined, *range(10)))
     torch.testing.assert_close(weights(apart), weights(joined), rtol=1e-12, atol=1e-14)
     assert apart.progress.loss_sum == 0.0  # losses are added up when they are settled
-    apart.collect_losses()
-    joined.collect_losses()
+    apart.losses.collect(apart.progress)
+    joined.losses.collect(joined.progress)
     assert apart.progress.loss_sum == pytest.approx(joined.progress.loss_sum, rel=1e-12)
     assert apart.progress.tokens == joined.progress.tokens
 
@@ -218,9 +229,9 @@ def test_moving_average_equals_a_plain_loop(tiny_recipe: Tree, tmp_path: Path) -
         decay = min(0.5, (1 + step) / (10 + step))
         average = decay * average + (1 - decay) * weights(trainer)
     assert decay == 0.5  # both branches of the minimum were used
-    found = nn.utils.parameters_to_vector(trainer.average.parameters())
+    found = nn.utils.parameters_to_vector(trainer.average.model.parameters())
     torch.testing.assert_close(found, average, rtol=1e-12, atol=1e-14)
-    assert trainer.used_model is trainer.average
+    assert trainer.used_model is trainer.average.model
     assert (found - weights(trainer)).abs().max() > 1e-3
 
 
@@ -395,7 +406,8 @@ def test_better_is_lower_or_higher_as_the_metric_says(
 ) -> None:
     trainer = make_trainer(tiny_recipe, tmp_path / "run", best=metric, keep_best=2)
     assert [
-        trainer.ranks(Ranked(value, step, loss=1.0)) for step, value in enumerate(values, 1)
+        is_best(trainer, RankedCheckpoint(value, step, loss=1.0))
+        for step, value in enumerate(values, 1)
     ] == improved
     assert [entry.step for entry in trainer.progress.best] == kept
 
@@ -403,19 +415,19 @@ def test_better_is_lower_or_higher_as_the_metric_says(
 def test_the_lower_loss_wins_a_tie(tiny_recipe: Tree, tmp_path: Path) -> None:
     trainer = make_trainer(tiny_recipe, tmp_path / "run", best="exact_match", keep_best=3)
     entries = [
-        Ranked(0.5, 1, 2.0),
-        Ranked(1.0, 2, 0.4),
-        Ranked(1.0, 3, 0.3),
-        Ranked(1.0, 4, 0.3),
-        Ranked(0.5, 5, 0.1),
+        RankedCheckpoint(0.5, 1, 2.0),
+        RankedCheckpoint(1.0, 2, 0.4),
+        RankedCheckpoint(1.0, 3, 0.3),
+        RankedCheckpoint(1.0, 4, 0.3),
+        RankedCheckpoint(0.5, 5, 0.1),
     ]
-    assert [trainer.ranks(entry) for entry in entries] == [True, True, True, False, False]
+    assert [is_best(trainer, entry) for entry in entries] == [True, True, True, False, False]
     assert [entry.step for entry in trainer.progress.best] == [3, 4, 2]
-    older = Progress.of(
+    older = TrainingProgress.of(
         asdict(trainer.progress) | {"best": [(1.0, 2)]}
     )  # as earlier versions kept it
     trainer.progress = older
-    assert not trainer.ranks(Ranked(1.0, 6, 0.01)), (
+    assert not is_best(trainer, RankedCheckpoint(1.0, 6, 0.01)), (
         "of theirs, whose loss is not known, the earlier one stays"
     )
 
@@ -658,7 +670,7 @@ def test_a_gradient_that_is_not_a_number_reaches_no_checkpoint(
     )
     trainer.train()
     assert folders(trainer.run) == {"step-00000003"}
-    trainer.steps = 4
+    trainer.timetable.steps = 4
     next(trainer.model.parameters()).register_hook(lambda gradient: gradient * math.inf)
     with pytest.raises(
         RegardError, match=r"step 4: the gradient became NaN or infinite.*step-00000003, is intact"

@@ -11,7 +11,7 @@ from command_line import fail, succeed
 from regard.errors import Problem, RegardError, printable, short
 from regard.exchange.folder import render
 from regard.search.config import SearchConfig
-from regard.training.progress import Display
+from regard.training.display import Display
 from regard.views.render import show
 from regard.views.report import Report, Section, Table, Text
 

@@ -18,9 +18,10 @@ import regard
 from regard.data.config import TrainingConfig
 from regard.errors import ConfigError
 from regard.runs.run import load_training
-from regard.training.loop import Interrupted
+from regard.training.display import duration_range
+from regard.training.interrupts import Interrupted
 from regard.training.pace import Pace
-from regard.training.progress import Progress, duration_range
+from regard.training.progress import TrainingProgress
 from regard.training.threads import fastest_of
 from regard.training.time_limit import TimeLimit, TimePlan, plan_for
 from regard.training.train import train
@@ -49,7 +50,9 @@ def test_steps_and_validations_fill_the_time(
 
 
 def limit_of(minutes: float, pace: Pace, used: float = 0.0) -> TimeLimit:
-    return TimeLimit(TrainingConfig(minutes=minutes), pace, time.monotonic(), Progress(spent=used))
+    return TimeLimit(
+        TrainingConfig(minutes=minutes), pace, time.monotonic(), TrainingProgress(spent=used)
+    )
 
 
 def test_what_is_left_of_the_time() -> None:

@@ -105,7 +105,7 @@ def course(
     chosen = find_chapter(chapter, language)
     page = out or Path("course") / f"{chosen.number}.html"
     from regard.course.lab import run as run_chapter
-    from regard.training.loop import Interrupted
+    from regard.training.interrupts import Interrupted
     from regard.views.render import write
 
     with suppress(OSError):  # what cannot be made is refused below

@@ -137,7 +137,7 @@ def _train(
     from accelerate import PartialState
 
     from regard.runs.run import load_facts
-    from regard.training.loop import Interrupted
+    from regard.training.interrupts import Interrupted
 
     try:
         run = regard.train(

@@ -20,7 +20,7 @@ class CapturedLoss:
 
     The first batch of a shape is computed without a graph, so that its kernels are loaded. A graph
     adds to the gradients that it finds when it is captured, and makes them where there are none. It
-    has memory of its own, which it keeps: see `Trainer.in_memory` in training/loop.py.
+    has memory of its own, which it keeps: see `Gradients.in_memory` in training/gradients.py.
     """
 
     def __init__(

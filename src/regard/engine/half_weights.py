@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from regard.engine import is_plain
 
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
 
 class CastTogether(torch.autograd.Function):
     """Cast many tensors to another precision, and their gradients back, with a few kernels for all
@@ -68,15 +70,18 @@ class HalfWeights:
             and id(weight) not in excluded
         ]
 
-    @classmethod
-    def if_faster(cls, module: nn.Module, accelerator: Accelerator) -> HalfWeights | None:
+    @staticmethod
+    def applies(accelerator: Accelerator) -> bool:
         """On one GPU in half precision. Several processes exchange gradients while others are still
         computed."""
-        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(accelerator.mixed_precision)
         alone = accelerator.num_processes == 1 and not accelerator.is_fsdp2
-        if dtype is None or accelerator.device.type != "cuda" or not alone or is_plain():
-            return None
-        return cls(module, dtype)
+        on_gpu = accelerator.device.type == "cuda"
+        return accelerator.mixed_precision in DTYPES and on_gpu and alone and not is_plain()
+
+    @classmethod
+    def of(cls, module: nn.Module, accelerator: Accelerator) -> HalfWeights:
+        """Weights in the precision of a training."""
+        return cls(module, DTYPES[accelerator.mixed_precision])
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

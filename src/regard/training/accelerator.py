@@ -11,6 +11,7 @@ from accelerate.state import AcceleratorState
 
 from regard.data.config import TrainingConfig
 from regard.errors import ConfigError
+from regard.training.precision import mixed_precision
 from regard.training.processes import all_joined
 
 
@@ -58,10 +59,3 @@ def _refuse_other_ways() -> None:
         raise ConfigError(
             "only DDP and FSDP2 are supported", where="accelerate's config file", hint=hint
         )
-
-
-def mixed_precision(config: TrainingConfig, *, on_gpu: bool) -> str:
-    """`training.precision` with `auto` replaced."""
-    if config.precision != "auto":
-        return config.precision
-    return "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"

@@ -46,16 +46,17 @@ from regard.text.files import TextFile
 from regard.text.writing import write_file
 from regard.training import memory
 from regard.training.accelerator import make_accelerator
+from regard.training.display import Display, duration_range
 from regard.training.initial_weights import set_initial_weights
 from regard.training.notes import budget_note, length_notes, switch_notes
 from regard.training.optimiser import build_optimiser
 from regard.training.out_of_memory import explained_out_of_memory, with_fitting_batches
 from regard.training.pace import Pace
 from regard.training.plausibility import warnings_for
-from regard.training.progress import Display, duration_range, total_steps
 from regard.training.resolve import check_metric, resolve
 from regard.training.size import refuse_too_large
 from regard.training.time_limit import plan_for
+from regard.training.timetable import total_steps
 
 LABELS = 12  # how many labels are shown with their counts, the most frequent first
 PIECES = 100  # how many tokens of a sample are shown

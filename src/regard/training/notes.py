@@ -17,8 +17,8 @@ from regard.recipes.recipe import (
     Switch,
 )
 from regard.tasks import TASKS, Task
+from regard.training.compiling import COMPILED_POSITIONS
 from regard.training.optimiser import warmup_steps
-from regard.training.resolve import COMPILED_POSITIONS
 
 
 def compile_notes(

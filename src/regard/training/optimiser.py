@@ -1,4 +1,4 @@
-"""The optimiser, the learning-rate schedule, and the moving average of the weights."""
+"""The optimiser, clipping, and the learning rate over time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
+from accelerate import Accelerator
+from torch import Tensor, nn
 
 from regard.data.config import TrainingConfig
+from regard.training.processes import whole
 
 
 def build_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -45,12 +47,20 @@ def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str,
     ]
 
 
-@torch.no_grad()
-def move_average(average: nn.Module, model: nn.Module, decay: float, step: int) -> None:
-    """average = d * average + (1 - d) * weights; d rises from 2/11 to `decay`, so that the start is
-    soon forgotten."""
-    decay = min(decay, (1 + step) / (10 + step))
-    torch._foreach_lerp_([*average.parameters()], [*model.parameters()], 1.0 - decay)
+def clip_gradients(
+    objective: nn.Module, model: nn.Module, limit: float | None, accelerator: Accelerator
+) -> Tensor:
+    """Clip the norm of the gradients of an objective; a model may have its own way to do so.
+
+    The result is the norm before, over all processes.
+    """
+    limit = limit or math.inf
+    own_clip = getattr(model, "clip_gradients", None)
+    shared_limit = limit if own_clip is None else math.inf
+    norm: Tensor = accelerator.clip_grad_norm_(objective.parameters(), shared_limit)
+    if own_clip is not None:
+        own_clip(limit)
+    return whole(norm) if accelerator.is_fsdp2 else norm
 
 
 # The learning rate over time

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import checkpoint
 
+from regard.data.config import TrainingConfig
+from regard.data.epochs import Examples
 from regard.errors import ConfigError, Problem, RegardError
 from regard.runs.run import Weights, check_weights
 
@@ -223,6 +225,42 @@ def recompute_blocks(model: nn.Module) -> None:
             return checkpoint(forward, *inputs, use_reentrant=False, **named)
 
         block.forward = recomputed
+
+
+# Batches and counts
+
+
+def batches_at_once(
+    train: Examples, config: TrainingConfig, accelerator: Accelerator, *, carries: bool
+) -> int:
+    """Batches that all processes take together: one each, but if a state is carried from batch to
+    batch they share each batch."""
+    processes: int = accelerator.num_processes
+    if not carries:
+        return processes
+    assert isinstance(config.batch_tokens, int)
+    streams = len(train.plan(config.batch_tokens, 0, 0)[0])
+    if streams < 2 * processes:
+        raise ConfigError(
+            f"the text is read as {streams} streams, too few for {processes} processes",
+            where="training.batch_tokens",
+            hint="raise it: each process needs two",
+        )
+    return 1
+
+
+def refuse_average_of_parts(config: TrainingConfig, accelerator: Accelerator) -> None:
+    if config.ema is not None and accelerator.is_fsdp2:
+        raise ConfigError(
+            "FSDP has no whole weights to average", where="training.ema", hint="set it to null"
+        )
+
+
+def sum_over_processes(accelerator: Accelerator, count: int) -> int:
+    """The sum of a count over all processes; all of them must call it."""
+    if accelerator.num_processes == 1:
+        return count
+    return int(accelerator.reduce(torch.tensor(count, device=accelerator.device)))
 
 
 # Tensors of which each process has a part: `DTensor`, known by its methods, since the import takes

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from regard.config import Tree
-from regard.data.epochs import Examples, auto_batch_tokens
+from regard.data.epochs import auto_batch_tokens
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError, did_you_mean
 from regard.recipes.recipe import (
@@ -21,7 +17,8 @@ from regard.recipes.recipe import (
 )
 from regard.runs import Run
 from regard.tasks import TASKS
-from regard.training.accelerator import mixed_precision
+from regard.training.compiling import pays_to_compile
+from regard.training.precision import mixed_precision
 
 
 def resolve(
@@ -49,36 +46,13 @@ def resolve(
     )
     for name, automatic in (
         ("fill", packs),
-        ("compile", packs and _pays_to_compile(training, data.train)),
+        ("compile", packs and pays_to_compile(training, data.train)),
     ):
         if training[name] == "auto":  # old runs have neither
             training[name] = (
                 getattr(existing.recipe.training, name) is True if existing else automatic
             )
     return recipe_of(tree)
-
-
-COMPILED_POSITIONS = 10**8
-"""Tokens to train on, with filler, from which `training.compile: auto` compiles. That takes a
-minute; a Transformer base on an H200 then needs 0.9 s less for a million than captured steps."""
-
-
-COMPILED_MINUTES = 20
-"""The same for a training with a time limit."""
-
-
-def _pays_to_compile(training: Tree, train: Examples) -> bool:
-    """Whether so much is to be computed on the GPU that compiled code wins back the time that
-    compiling takes."""
-    of_epoch, of_step = (
-        int(train.lengths.sum(dtype=np.int64)),
-        training["batch_tokens"] * training["accumulate"],
-    )
-    if training["minutes"] is not None:
-        return training["minutes"] >= COMPILED_MINUTES and shutil.which("cc") is not None
-    by_epochs = math.inf if training["epochs"] is None else training["epochs"] * of_epoch
-    by_steps = math.inf if training["steps"] is None else training["steps"] * of_step
-    return min(by_epochs, by_steps) >= COMPILED_POSITIONS and shutil.which("cc") is not None
 
 
 def check_metric(recipe: AnyRecipe) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 
+from regard.data.config import TrainingConfig
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, Problem
 from regard.recipes.recipe import (
@@ -90,3 +92,38 @@ def refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
             str(run.folder), "cannot be resumed with another recipe", "give another --out"
         )
         raise ConfigError(problems=[*problems, refusal])
+
+
+def refuse_changed_data(run: Run, before: Mapping[str, int], now: Mapping[str, int]) -> None:
+    """A resumed training must have the same data, by the fingerprints of its parts."""
+    for part, fingerprint in now.items():
+        if before.get(part, fingerprint) != fingerprint:
+            raise CheckpointError(
+                f"the {part} data has changed since the run began",
+                where=str(run.folder),
+                hint="restore the data, or start a new run with another --out",
+            )
+
+
+def refuse_fewer_steps(config: TrainingConfig, done: int, steps: int) -> None:
+    """A training cannot end before the step that it has reached; with a time limit it ends there."""
+    if config.minutes is None and done > steps:
+        raise ConfigError(
+            f"the run has made {done:,} steps, more than {steps:,}",
+            where="training.epochs" if config.steps is None else "training.steps",
+            hint="use --checkpoint in other commands for an earlier checkpoint",
+        )
+
+
+def resumed_batches_per_step(stored: int, at_once: int, accelerator: Accelerator) -> int:
+    """The batches of a step of the run, whatever the number of processes now, which must be able to
+    share them evenly."""
+    if stored % at_once == 0:
+        return stored
+    possible = [str(count) for count in range(1, stored + 1) if stored % count == 0]
+    raise ConfigError(
+        f"a step of the run has {stored} batches, which {accelerator.num_processes} processes "
+        "cannot share evenly",
+        where="--resume",
+        hint=f"resume with {', '.join(possible)}",
+    )

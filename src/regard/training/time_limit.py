@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from regard.data.config import TrainingConfig
 from regard.training.pace import Pace
-from regard.training.progress import Progress
+from regard.training.progress import TrainingProgress
 
 MARGIN = 0.03
 """Share of the time that is not planned with, for a machine that gets slower and for what is not
@@ -60,7 +60,7 @@ class TimeLimit:
     """
 
     def __init__(
-        self, config: TrainingConfig, pace: Pace, started: float, before: Progress
+        self, config: TrainingConfig, pace: Pace, started: float, before: TrainingProgress
     ) -> None:
         assert config.minutes is not None
         self.seconds, self.given_every = 60 * config.minutes, config.validate_every

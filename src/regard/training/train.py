@@ -34,8 +34,10 @@ from regard.runs.run import (
 )
 from regard.tasks import TASKS
 from regard.training.accelerator import make_accelerator
+from regard.training.display import Display
 from regard.training.initial_weights import set_initial_weights
-from regard.training.loop import Interrupted, Trainer
+from regard.training.interrupts import Interrupted
+from regard.training.loop import Trainer
 from regard.training.notes import (
     budget_note,
     compile_notes,
@@ -52,7 +54,6 @@ from regard.training.out_of_memory import (
 from regard.training.pace import Pace, measure_pace
 from regard.training.plausibility import warnings_for
 from regard.training.processes import naming_lost_processes, refuse_unlike
-from regard.training.progress import Display
 from regard.training.resolve import check_metric, resolve
 from regard.training.resume import create_run, refuse_other_recipe, run_to_resume
 from regard.training.size import refuse_too_large
@@ -159,17 +160,20 @@ def _train(
     trainer = Trainer(run, recipe, data, model, accelerator, display)
     resumed, done = trainer.restore(), trainer.progress.step
     if minutes is not None:
-        trainer.keep_time(TimeLimit(recipe.training, pace, started, trainer.progress))
+        limit = TimeLimit(recipe.training, pace, started, trainer.progress)
+        trainer.timetable.keep_time(limit, trainer.progress)
     recipe = trainer.recipe  # with the length of its warm-up
     display.say(
         *warnings_for(recipe, data),
         *data.report.sentences(),
-        *length_notes(recipe.training, trainer.steps),
+        *length_notes(recipe.training, trainer.timetable.steps),
     )
     display.say(*budget_note(recipe.training, data.train))
     if resumed:
-        rate = trainer.rate_after(done, trainer.steps)
-        display.say(*resume_notes(run.recipe.training, recipe.training, trainer.steps, rate))
+        rate = trainer.rate_after(done, trainer.timetable.steps)
+        display.say(
+            *resume_notes(run.recipe.training, recipe.training, trainer.timetable.steps, rate)
+        )
         if damage := damage_of_log(run.folder / "metrics.jsonl"):
             display.say(f"metrics.jsonl: {damage}; the training is not, and continues")
     if accelerator.is_main_process and run.recipe != recipe:
@@ -178,7 +182,7 @@ def _train(
     display.say(
         f"{'resuming' if resumed else 'training'} {recipe.model.kind}, {count_parameters(model):,} "
         "parameters, "
-        f"{len(data.train):,} examples, step {done:,} of {trainer.steps:,}, {device}, "
+        f"{len(data.train):,} examples, step {done:,} of {trainer.timetable.steps:,}, {device}, "
         f"{accelerator.num_processes} process{'es' if accelerator.num_processes > 1 else ''}"
     )
     if trainer.progress.stopped:
@@ -198,6 +202,6 @@ def _train(
         raise
     losses = [line["loss"] for line in run.events() if line["event"] == "validation"]
     if not trainer.progress.stopped and len(losses) > 1 and losses[-1] <= 0.995 * min(losses[:-1]):
-        rate = trainer.rate_after(trainer.steps, 2 * trainer.steps)
-        display.say(longer_training_note(recipe.training, trainer.steps, rate))
+        rate = trainer.rate_after(trainer.timetable.steps, 2 * trainer.timetable.steps)
+        display.say(longer_training_note(recipe.training, trainer.timetable.steps, rate))
     display.say(f"done: {run.folder}")
