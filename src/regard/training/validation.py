@@ -19,7 +19,8 @@ def validate(model: nn.Module, task: Task, examples: Examples) -> dict[str, Any]
     training = model.training
     model.eval()
     try:
-        return task.metrics.validate(model, examples)
+        metrics: dict[str, Any] = task.metrics.validate(model, examples)
+        return metrics
     finally:
         model.train(training)
 
