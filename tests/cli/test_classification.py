@@ -13,10 +13,10 @@ import torch
 import regard as api
 from command_line import fail, succeed, write
 from raw_cases import Runs
-from regard.api import with_predictions_written
 from regard.config import write_yaml
 from regard.data.framing import labelled_batch
 from regard.errors import CheckpointError
+from regard.inference.evaluation import PredictionFiles
 from regard.language import korean
 from regard.runs import Run
 from regard.runs.examples import examples_of
@@ -635,7 +635,7 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
         "predictions": [{"right": True}],
     }
     file = write(tmp_path / "a file", "") / "predictions.jsonl"
-    measured = with_predictions_written(found, file, named=False)
+    measured = PredictionFiles(file, is_named=False).write(found)
     assert measured == {
         "accuracy": 1.0,
         "note": f"the run's recipe has no test set; {file.parent} cannot be written to: "
@@ -643,4 +643,4 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
         "predictions elsewhere",
     }
     with pytest.raises(CheckpointError):
-        with_predictions_written(found, file, named=True)
+        PredictionFiles(file, is_named=True).write(found)

@@ -213,7 +213,7 @@ def test_order_and_neighbours_do_not_matter(run: Path, monkeypatch: pytest.Monke
     alone = [predictions(run, text)[0] for text in INPUTS]
     assert [one["input"] for one in alone] == INPUTS
     for size in (4_000, 5):
-        monkeypatch.setattr("regard.api.CHUNK", size)
+        monkeypatch.setattr("regard.inference.predictions.INPUTS_PER_CHUNK", size)
         together = predictions(run, *reversed(INPUTS))
         for one, other in zip(reversed(alone), together, strict=True):
             assert other == one | {

@@ -14,9 +14,9 @@ import pytest
 import regard
 from command_line import fail, succeed, write, write_table
 from raw_cases import FILES, Runs
-from regard.api import CHARACTERS
 from regard.config import write_yaml
 from regard.errors import DecodeError
+from regard.inference.predictions import MAX_CHARACTERS
 from regard.text.tokenizers import Tokenizer
 from regard.training.train import train
 
@@ -159,7 +159,7 @@ def test_bad_rows_are_named_or_skipped(runs: Runs, tmp_path: Path) -> None:
 
 def test_a_line_without_end_is_refused_before_it_is_tokenised(runs: Runs, tmp_path: Path) -> None:
     file = write(
-        tmp_path / "a.txt.gz", gzip.compress(b"good\n" + b"a" * (CHARACTERS + 1) + b"\nbad\n")
+        tmp_path / "a.txt.gz", gzip.compress(b"good\n" + b"a" * (MAX_CHARACTERS + 1) + b"\nbad\n")
     )
     assert fail("predict", runs["reviews"], "--file", file)[0].startswith(
         f"{file}:2: it has 16,777,217 characters"

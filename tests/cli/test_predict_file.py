@@ -24,6 +24,8 @@ from command_line import fail, succeed, write
 from regard import api, studio
 from regard.data.parallel import in_order, over_cluster, starting_processes
 from regard.errors import CheckpointError, DecodeError, RegardError
+from regard.inference import evaluation, whole_file
+from regard.inference.whole_file import PieceOutput
 from regard.tasks.question_answering import Answered, Span
 from regard.text.writing import GrowingFile
 from shared_work import Broken, Dying
@@ -42,7 +44,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "PIECE", 20)
+    monkeypatch.setattr(whole_file, "INPUTS_PER_PIECE", 20)
 
 
 def test_an_output_with_line_breaks_is_one_line() -> None:
@@ -66,7 +68,7 @@ def stopping(pieces: int) -> Any:
     """An `each` that lets so many pieces pass."""
     left = [pieces]
 
-    def each(answered: api.Answered) -> None:
+    def each(output: PieceOutput) -> None:
         left[0] -= 1
         if not left[0]:
             raise StopError
@@ -91,9 +93,10 @@ def test_processes_keep_the_order(tiny_run: Path, big: Path, tmp_path: Path) -> 
     script = write(
         tmp_path / "script.py",
         f"""
-import logging, regard, regard.api
+import logging, regard
+from regard.inference import whole_file
 logging.getLogger(__name__)
-regard.api.PIECE = 20
+whole_file.INPUTS_PER_PIECE = 20
 print("once")
 print(regard.predict_file({str(tiny_run)!r}, {str(big)!r}, {str(two)!r}, overrides={SHORT}, workers=2))
 """,
@@ -153,7 +156,7 @@ def test_the_first_pieces_are_small(
     """What is done is soon kept, and where a piece begins depends on nothing but what stands before
     it."""
     sizes: list[int] = []
-    monkeypatch.setattr(api, "FIRST_PIECE", 5)
+    monkeypatch.setattr(whole_file, "INPUTS_IN_FIRST_PIECE", 5)
     regard.predict_file(
         tiny_run,
         big,
@@ -196,7 +199,7 @@ def test_a_killed_command_is_continued(tiny_run: Path, big: Path, tmp_path: Path
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    api.PIECE = 1_000  # as the command's
+    whole_file.INPUTS_PER_PIECE = 1_000  # as the command's
     regard.predict_file(tiny_run, longer, out, overrides=SHORT, resume=True, workers=1)
     expected = [
         line for one in regard.predict(tiny_run, file=big, overrides=SHORT) for line in one.lines(1)
@@ -374,7 +377,7 @@ def cluster() -> Iterator[Any]:
 
 
 def test_a_cluster_evaluates(tiny_run: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "SHARE", 4)
+    monkeypatch.setattr(evaluation, "EXAMPLES_PER_PIECE", 4)
     here, there = (
         regard.evaluate(tiny_run, overrides=SHORT, engine=engine) for engine in ("local", "ray")
     )
@@ -430,7 +433,7 @@ def test_a_lost_node_costs_nothing(tiny_run: Path, big: Path, tmp_path: Path, cl
     expected = written(tiny_run, longer, tmp_path / "here.jsonl", workers=1)
     pieces, by_both = 0, 0
 
-    def each(answered: api.Answered) -> None:
+    def each(output: PieceOutput) -> None:
         nonlocal pieces, by_both
         pieces += 1
         by_both += not ray.available_resources().get("CPU")

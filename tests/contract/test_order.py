@@ -26,6 +26,7 @@ ORDER = [
     "exchange",
     "training",
     "views",
+    "inference",
     "api",
     "course",
     "studio",

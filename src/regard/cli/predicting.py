@@ -33,8 +33,10 @@ from regard.errors import DataError, DecodeError, InputError, Problem, refuse
 from regard.language import shown
 
 if TYPE_CHECKING:
-    from regard.api import Answered, Loaded, Precision
+    from regard.api import Loaded
     from regard.data.parallel import Engine
+    from regard.inference.loaded_model import Precision
+    from regard.inference.whole_file import PieceOutput
     from regard.models.base import Pooling
     from regard.runs import Run
     from regard.text.files import FileInput
@@ -56,6 +58,11 @@ class ModelOptions:
         return run if self.precision == "fp32" else self.load(run)
 
     def load(self, run: Run) -> Loaded:
+        """A run with its model, unless `open` has loaded that."""
+        from regard.api import Loaded
+
+        if isinstance(run, Loaded):
+            return run
         return regard.load(
             run,
             checkpoint=self.checkpoint,
@@ -424,13 +431,13 @@ def _predict_file(
 
 
 @contextmanager
-def _counted(answers: console.Answers, out: Path) -> Iterator[Callable[[Answered], None]]:
+def _counted(answers: console.Answers, out: Path) -> Iterator[Callable[[PieceOutput], None]]:
     """Show how many outputs are written to a file; if that ends early, say so, since `--resume`
     continues then."""
     with console.bar("writing", visible=True) as move:
 
-        def each(answered: Answered) -> None:
-            answers.add(answered.inputs, answered.skipped, answered.notes)
+        def each(output: PieceOutput) -> None:
+            answers.add(output.inputs, output.skipped, output.notes)
             move(f"{answers.count:,} written", 0, 0)
 
         try:

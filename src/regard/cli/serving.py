@@ -20,7 +20,7 @@ from regard.cli.options import (
 from regard.errors import DecodeError, import_extra
 
 if TYPE_CHECKING:
-    from regard.api import Precision
+    from regard.inference.loaded_model import Precision
 
 HostOption = Annotated[
     str, Option("--host", help="The address to listen on; others than this need a token.")

@@ -1,0 +1,125 @@
+"""Predictions for inputs in memory, chunk by chunk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from regard.errors import Problem
+from regard.runs.run import Run
+from regard.tasks.task import Done, EncodedInputs, Note, Prediction, ignore, image_notes
+from regard.text.files import FileInput
+from regard.views.search_record import SearchRecord
+
+INPUTS_PER_CHUNK = 4_000
+"""Inputs that are decoded before their outputs are handed on."""
+MAX_CHARACTERS = 1 << 24
+"""Longest input: a tokenizer needs some 50 bytes of memory for each character."""
+
+
+@dataclass(frozen=True)
+class Skipped(Prediction):
+    """Takes the place of a prediction for an input that cannot be read."""
+
+    problem: Problem
+
+    def to_json(self) -> dict[str, Any]:
+        return {"input": self.input, "output": None, "problem": asdict(self.problem)}
+
+    def lines(self, nbest: int) -> Iterator[str]:
+        """An empty line, so that outputs keep the line numbers of their inputs."""
+        yield ""
+
+
+class Predictions(list[Prediction]):
+    """Predictions in the order of the inputs, and what a user should know about them."""
+
+    def __init__(
+        self, predictions: Iterable[Prediction], nbest: int, notes: Iterable[Note] = ()
+    ) -> None:
+        super().__init__(predictions)
+        self.nbest = nbest
+        """Outputs for each input, as the search was set."""
+        self.notes = list(notes)
+        self.record: SearchRecord | None = None
+        """The whole search, if that was asked for."""
+
+    def lines(self, *, as_json: bool) -> Iterator[str]:
+        """One JSON object per prediction, or the lines that people read, with each output in one
+        line."""
+        for prediction in self:
+            if as_json:
+                yield json.dumps(prediction.to_json(), ensure_ascii=False)
+            else:
+                yield from (" ".join(line.splitlines()) for line in prediction.lines(self.nbest))
+
+    def append_chunk(self, chunk: Predictions) -> None:
+        self += chunk
+        self.notes += chunk.notes
+
+    @property
+    def skipped(self) -> list[Problem]:
+        """Why each input that was skipped cannot be read."""
+        return [prediction.problem for prediction in self if isinstance(prediction, Skipped)]
+
+    @property
+    def searches(self) -> list[dict[str, Any]]:
+        """The record of each search, if records were asked for."""
+        return [
+            {"input": prediction.input, **prediction.search}
+            for prediction in self
+            if prediction.search is not None
+        ]
+
+
+def mark_long_inputs(inputs: list[FileInput]) -> list[FileInput]:
+    """Give an input that is too long a fault, and leave out its text."""
+    return [_marked_if_long(item) for item in inputs]
+
+
+def _marked_if_long(item: FileInput) -> FileInput:
+    count = len(item.text)
+    if count <= MAX_CHARACTERS:
+        return item
+    fault = Problem(item.place, f"it has {count:,} characters", f"at most {MAX_CHARACTERS:,}")
+    return item._replace(text="", fault=fault)
+
+
+def predict_chunks(
+    run: Run,
+    model: Any,
+    inputs: Sequence[FileInput],
+    *,
+    skip_bad: bool,
+    record: bool = False,
+    progress: Done = ignore,
+) -> Iterator[Predictions]:
+    """The predictions for inputs, some thousands at a time.
+
+    Inputs that cannot be read are an InputError before any is decoded; with `skip_bad` a `Skipped`
+    takes the place of each.
+    """
+    encoded: EncodedInputs[Any] = run.task.answers.encode_inputs(model, inputs)
+    if not skip_bad:
+        encoded.readable()
+    unreadable = encoded.unreadable
+    for first in range(0, max(1, len(inputs)), INPUTS_PER_CHUNK):
+        rows = range(first, min(first + INPUTS_PER_CHUNK, len(inputs)))
+        readable = encoded.take([row for row in rows if row not in unreadable])
+        predictions: Sequence[Prediction] = ()
+        if len(readable):
+            predictions = run.task.answers.predict_encoded(
+                model, readable, record=record, progress=progress
+            )
+        progress(len(rows) - len(predictions))
+        following = iter(predictions)
+        chunk = [
+            Skipped(inputs[row].text, unreadable[row]) if row in unreadable else next(following)
+            for row in rows
+        ]
+        notes = run.task.answers.notes(readable, predictions)
+        if run.recipe.model.reads != "image":
+            notes = [*image_notes(readable.inputs), *notes]
+        yield Predictions(chunk, run.recipe.search.nbest, notes)

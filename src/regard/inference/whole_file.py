@@ -1,0 +1,164 @@
+"""Prediction for a file of any length: piece by piece, by several processes or a cluster, into a
+file that can be continued after a crash."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from regard.data.parallel import Engine, in_order, over_cluster, processors
+from regard.errors import DecodeError, Problem, RegardError
+from regard.inference.loaded_model import PlacedModel, Precision, load_model, usable_gpus
+from regard.inference.predictions import Predictions, mark_long_inputs, predict_chunks
+from regard.runs.run import Run, load_facts
+from regard.tasks.task import Note, without_faults
+from regard.text.checksums import key_of
+from regard.text.files import FileInput
+from regard.text.writing import GrowingFile
+
+INPUTS_PER_PIECE = 1_000
+"""Inputs that one process is given at once, and that a crash may cost."""
+INPUTS_IN_FIRST_PIECE = 100
+"""Fewer, so that there is some output soon."""
+
+Piece = tuple[list[FileInput], dict[str, int]]
+"""Inputs, and how many there are up to them, with a checksum of all these."""
+
+
+@dataclass(frozen=True)
+class PieceOutput:
+    """What is written for a piece of a file, and what a user should know about it."""
+
+    content: bytes
+    done: dict[str, int]
+    inputs: int
+    skipped: list[Problem]
+    notes: list[Note]
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who predicts: so many processes of this machine (None: one a core or GPU), or a cluster."""
+
+    count: int | None
+    engine: Engine
+    address: str | None
+
+
+@dataclass(frozen=True)
+class PiecePredictor(PlacedModel):
+    """Predicts for one piece of a file."""
+
+    skip_bad: bool
+    as_json: bool
+
+    def __call__(self, piece: Piece) -> PieceOutput | RegardError:
+        """An error is returned: not every engine hands on what is raised."""
+        inputs, done = piece
+        try:
+            return self._output(mark_long_inputs(inputs), done)
+        except RegardError as error:
+            return error
+
+    def _output(self, inputs: list[FileInput], done: dict[str, int]) -> PieceOutput:
+        if not self.skip_bad:
+            inputs = without_faults(inputs)
+        predictions = Predictions([], self.run.recipe.search.nbest)
+        for chunk in predict_chunks(self.run, self.loaded.model, inputs, skip_bad=self.skip_bad):
+            predictions.append_chunk(chunk)
+        content = "".join(f"{line}\n" for line in predictions.lines(as_json=self.as_json))
+        return PieceOutput(
+            content.encode(errors="replace"),
+            done,
+            len(predictions),
+            predictions.skipped,
+            predictions.notes,
+        )
+
+
+def place_model(
+    run: Run, checkpoint: str, device: str, precision: Precision, workers: Workers
+) -> PlacedModel:
+    """Load the model on the device, or on the CPU if each process moves it to a GPU of its own."""
+    gpus = usable_gpus(device, precision)
+    several_gpus = gpus > 0 and (workers.count or gpus) > 1
+    first_device = "cpu" if workers.engine == "ray" or several_gpus else device
+    return PlacedModel(run, load_model(run, checkpoint, first_device, precision), device)
+
+
+def predict_whole_file(
+    placed: PlacedModel,
+    inputs: Iterable[FileInput],
+    grown: GrowingFile,
+    workers: Workers,
+    *,
+    skip_bad: bool,
+    as_json: bool,
+    each: Callable[[PieceOutput], None],
+) -> int:
+    """Predict for every input that the file lacks yet, in their order. Returns how many it has."""
+    predictor = PiecePredictor(
+        placed.run, placed.loaded, placed.device, skip_bad=skip_bad, as_json=as_json
+    )
+    with closing(grown):
+        for output in _outputs(predictor, pieces_left(inputs, grown), workers):
+            if isinstance(output, RegardError):
+                raise output
+            grown.append(output.content, output.done)
+            each(output)
+        grown.complete()
+    return grown.done.get("inputs", 0)
+
+
+def _outputs(
+    predictor: PiecePredictor, pieces: Iterator[Piece], workers: Workers
+) -> Iterator[PieceOutput | RegardError]:
+    if workers.engine == "ray":
+        return over_cluster(predictor, pieces, workers.address, workers.count)
+    if not predictor.loaded.on_cpu:  # a single GPU, which has the model already
+        return in_order(predictor, pieces, 1)
+    gpus = usable_gpus(predictor.device, predictor.loaded.precision)
+    return in_order(predictor, pieces, workers.count or gpus or processors())
+
+
+def output_settings(
+    run: Run, checkpoint: str, precision: Precision, *, as_json: bool
+) -> dict[str, Any]:
+    """All that the outputs depend on besides the inputs: a file is continued only with the same."""
+    return {
+        "RUN": key_of(load_facts(run.checkpoint(checkpoint))),
+        "search": run.recipe.search.model_dump(mode="json"),
+        "evaluation": run.recipe.evaluation.model_dump(mode="json"),
+        "--precision": precision,
+        "--json": as_json,
+        "inputs at once": INPUTS_PER_PIECE,
+    }
+
+
+def pieces_left(inputs: Iterable[FileInput], grown: GrowingFile) -> Iterator[Piece]:
+    """The inputs that are left to predict for.
+
+    The file cannot be continued if the inputs whose outputs it has differ from what they were.
+    """
+    count = grown.done.get("inputs", 0)
+    inputs = iter(inputs)
+    digest = _digest(islice(inputs, count), 0)
+    if digest != grown.done.get("digest", 0):
+        what = f"its first {count:,} inputs have changed"
+        raise DecodeError(
+            what, where="--file", hint=f"put the file back, or --overwrite {grown.partial}"
+        )
+    while piece := list(islice(inputs, min(INPUTS_PER_PIECE, count + INPUTS_IN_FIRST_PIECE))):
+        count += len(piece)
+        digest = _digest(piece, digest)
+        yield piece, {"inputs": count, "digest": digest}
+
+
+def _digest(inputs: Iterable[FileInput], digest: int) -> int:
+    for item in inputs:
+        digest = zlib.crc32(f"{item.text}\n".encode(errors="surrogateescape"), digest)
+    return digest
