@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from regard.views.show import PICTURES
+from regard.views.show import EQUATIONS
 
 pytestmark = pytest.mark.browser
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -93,7 +93,7 @@ def test_a_picture_needs_no_run(page: Any) -> None:
     picture = page.get_by_label("Picture")
     assert [one.get_attribute("value") for one in picture.locator("option").all()] == [
         "",
-        *PICTURES,
+        *EQUATIONS,
     ]
     picture.select_option("dot-products")
     page.get_by_role("cell", name="1,024").wait_for()

@@ -14,7 +14,7 @@ import regard as api
 from command_line import contents, fail, refusal, regard, succeed, write
 from raw_cases import Runs
 from regard.config import write_yaml
-from regard.views.explain import MOST_WORDS
+from regard.views.explain import MAX_OCCLUDED_WORDS
 
 SOURCE = "".join(
     f"{text}\n" for text in ("a b c", "b c d", "c d e", "d e f", "e f g", "f g h") * 10
@@ -655,9 +655,9 @@ MISTAKES = {
             "it: occlusion)",
         ),
         Mistake(
-            f"explain @bilstm-classifier '{'good ' * (MOST_WORDS + 1)}'",
-            f"explain: the text has {MOST_WORDS + 1} "
-            f"words, each of which would be left out once (at most {MOST_WORDS}: ",
+            f"explain @bilstm-classifier '{'good ' * (MAX_OCCLUDED_WORDS + 1)}'",
+            f"explain: the text has {MAX_OCCLUDED_WORDS + 1} "
+            f"words, each of which would be left out once (at most {MAX_OCCLUDED_WORDS}: ",
         ),
         Mistake(
             "explain @bilstm-classifier 'so good' --head 1",

@@ -24,7 +24,7 @@ from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.tasks.summarization import Summarization
 from regard.tasks.translation import Translation
-from regard.views.diagnose import Behind, Diagnosis, Sweep, Width, advice, resampled
+from regard.views.diagnose import BeamResult, Diagnosis, Gap, Sweep, advice, resampled
 from regard.views.render import page
 from regard.views.report import Bars, Curves
 from regard.views.search_errors import Share, Tally, score_references, verdict_of
@@ -459,7 +459,7 @@ def sweep_of(draws: dict[int, list[float]], tally: Tally, beam: int = 1) -> Swee
     """Widths with what the metric was for all sentences, the first value, and for draws; seconds
     are the width."""
     widths = [
-        Width(width, float(width), {"chrf": own[0]}, np.array(own), tally)
+        BeamResult(width, float(width), {"chrf": own[0]}, np.array(own), tally)
         for width, own in draws.items()
     ]
     return Sweep("chrf", widths, beam)
@@ -488,7 +488,7 @@ def test_the_point_where_wider_no_longer_pays(
     assert (sweep.best.beam, sweep.enough.beam) == (best, enough)
     assert [row["beam"] for row in sweep.to_json() if row["enough"]] == [enough]
     if best == 5:
-        assert sweep.behind(sweep.widths[0]) == Behind(20.0, 20.0, 20.0)
+        assert sweep.behind(sweep.widths[0]) == Gap(20.0, 20.0, 20.0)
 
 
 TO_5 = "raise the beam to 5 (chrF 10.0 -> 11.0, 5.0 times the time)."

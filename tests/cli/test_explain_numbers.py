@@ -18,8 +18,8 @@ from rich.console import Console
 import regard as api
 from command_line import fail, succeed
 from regard.errors import DecodeError
-from regard.views.attention import NAMES, Worked, module_calls
-from regard.views.explanation import Explanation, Options, View
+from regard.views.attention import ATTENTION_NAMES, WorkedAttention, module_calls
+from regard.views.explanation import Explanation, View, ViewOptions
 from regard.views.render import draw, page, show
 from regard.views.report import HeatMaps, Table
 from tiny import TINY
@@ -63,11 +63,11 @@ def explained(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dic
     return found
 
 
-def work_out(found: Explanation, view: View | None = None, **options: Any) -> Worked:
-    return found.select(Options(view, **options)).worked()
+def work_out(found: Explanation, view: View | None = None, **options: Any) -> WorkedAttention:
+    return found.select(ViewOptions(view, **options)).worked()
 
 
-def text_of(worked: Worked) -> str:
+def text_of(worked: WorkedAttention) -> str:
     console = Console(highlight=False, soft_wrap=True, width=200)
     with console.capture() as captured:
         show(worked.report(), console)
@@ -78,7 +78,7 @@ def dot(one: list[float], other: list[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
-def score_by_hand(name: str, found: Explanation, worked: Worked, j: int) -> float:
+def score_by_hand(name: str, found: Explanation, worked: WorkedAttention, j: int) -> float:
     """e_j from the query, the key and the layer between them, as they are shown."""
     query = [*worked.query.values()][-1].tolist()
     key, *hidden = (vectors_KD[j].tolist() for vectors_KD in worked.vectors.values())
@@ -184,7 +184,7 @@ def test_what_a_transformer_does_with_the_context(
 def test_scores_that_are_not_changed_change_nothing(
     explained: dict[str, Explanation], name: str
 ) -> None:
-    found = explained[name].select(Options(step=2))
+    found = explained[name].select(ViewOptions(step=2))
     worked = found.worked()
     again = found.worked(
         [score if math.isfinite(score) else None for score in worked.scores_K.tolist()]
@@ -203,7 +203,7 @@ def test_what_follows_from_changed_scores_in_a_recurrent_model(
 ) -> None:
     """Tokens before the step stay as they were; at the step the readout reads the last line; `h~`
     by hand."""
-    found = explained[name].select(Options(step=2))
+    found = explained[name].select(ViewOptions(step=2))
     before = found.worked()
     scores = [None, *before.scores_K.tolist()[1:-1], 3.0]
     scores = [None if score is None or not math.isfinite(score) else score for score in scores]
@@ -238,7 +238,7 @@ def test_what_follows_from_changed_scores_in_a_transformer(
     """Only one head reads other values: the others' contexts are joined with the changed one by
     hand."""
     found = explained[name]
-    first, second = (found.select(Options("alignment", 2, head, step=1)) for head in (1, 2))
+    first, second = (found.select(ViewOptions("alignment", 2, head, step=1)) for head in (1, 2))
     changed = second.worked([None, *second.worked().scores_K.tolist()[1:]])
     module = found.model.get_submodule(found.of_kind("alignment")[1].name)
     with torch.inference_mode():
@@ -320,7 +320,11 @@ def test_a_text_may_come_on_standard_input(tiny_run: Path) -> None:
 # As files
 
 SVG = "{http://www.w3.org/2000/svg}"
-SOURCE, ENCODER, DECODER = NAMES["alignment"], NAMES["encoder"], NAMES["decoder"]
+SOURCE, ENCODER, DECODER = (
+    ATTENTION_NAMES["alignment"],
+    ATTENTION_NAMES["encoder"],
+    ATTENTION_NAMES["decoder"],
+)
 MEAN = ("mean of all layers", "mean of all heads")
 LONG = "abcdefghij" * 51 + "a"
 """511 characters, with `</s>` 512 tokens."""
@@ -348,7 +352,7 @@ def long(deep_run: api.Run) -> Explanation:
 def maps_of(explanation: Explanation, **options: Any) -> HeatMaps:
     parts = [
         part
-        for section in explanation.select(Options(**options)).report().sections
+        for section in explanation.select(ViewOptions(**options)).report().sections
         for part in section.parts
     ]
     [maps] = [part for part in parts if isinstance(part, HeatMaps)]
@@ -358,7 +362,7 @@ def maps_of(explanation: Explanation, **options: Any) -> HeatMaps:
 def test_the_page_holds_every_head_every_layer_and_every_rollout(deep: Explanation) -> None:
     offered = {one.choice: one for one in maps_of(deep).maps}
     for attention in deep.attentions.values():
-        name, layer = NAMES[attention.kind], f"layer {attention.layer}"
+        name, layer = ATTENTION_NAMES[attention.kind], f"layer {attention.layer}"
         for head, weights in enumerate(attention.weights, 1):
             assert np.array_equal(offered[name, layer, f"head {head}"].values, weights)
         mean = attention.weights.mean(0, dtype=np.float64)
@@ -402,7 +406,7 @@ def test_the_page_holds_every_head_every_layer_and_every_rollout(deep: Explanati
 def test_what_the_page_opens_with(
     deep: Explanation, options: dict[str, Any], opening: tuple[str, str, str]
 ) -> None:
-    drawn, asked = maps_of(deep, **options).drawn, deep.select(Options(**options)).heat_maps()
+    drawn, asked = maps_of(deep, **options).drawn, deep.select(ViewOptions(**options)).heat_maps()
     assert drawn[0].choice == opening
     assert all(
         np.array_equal(one.values, other.values) for one, other in zip(drawn, asked, strict=True)

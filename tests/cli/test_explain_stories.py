@@ -11,8 +11,8 @@ import torch
 
 import regard as api
 from command_line import fail, succeed, write
-from regard.views.attention import Worked
-from regard.views.explanation import Explanation, Options
+from regard.views.attention import WorkedAttention
+from regard.views.explanation import Explanation, ViewOptions
 
 TOLD = "Mary went to the kitchen.\nJohn walked to the garden.\n"
 STORY = f"{TOLD}Where is Mary?"
@@ -205,7 +205,7 @@ def test_what_cannot_be_explained(
 
 
 @torch.no_grad()
-def likeliest(found: Explanation, worked: Worked) -> float:
+def likeliest(found: Explanation, worked: WorkedAttention) -> float:
     """The highest probability of an answer, softmax(W u), by the output of the last hop."""
     model: Any = found.model
     [next_D] = worked.after.values()
@@ -220,7 +220,7 @@ def likeliest(found: Explanation, worked: Worked) -> float:
 def test_the_numbers_of_a_hop_add_up_to_those_of_the_model(run: Path, hop: int) -> None:
     found = api.explain(run, STORY)
     assert found.story is not None
-    worked = found.select(Options(layer=hop)).worked()
+    worked = found.select(ViewOptions(layer=hop)).worked()
     (u,), (after,) = (
         [vector.tolist() for vector in of.values()] for of in (worked.query, worked.after)
     )
@@ -275,7 +275,7 @@ def test_what_follows_from_changed_scores(run: Path) -> None:
     found = api.explain(run, STORY)
     model = found.model
     for hop in (1, 2):
-        chosen = found.select(Options(layer=hop))
+        chosen = found.select(ViewOptions(layer=hop))
         changed = chosen.worked([5.0, None, chosen.worked().scores_K.tolist()[-1]])
         assert changed.weights_K.tolist()[1] == 0
         [u_D] = changed.after.values()

@@ -19,7 +19,7 @@ from regard.runs import Run
 from regard.tasks.task import inputs_of
 from regard.text.normalise import word_spans
 from regard.views.explain import Occlusion, without
-from regard.views.explanation import Options
+from regard.views.explanation import ViewOptions
 from regard.views.report import Bars, Table
 from texts import TEXTS
 
@@ -85,7 +85,7 @@ def test_what_a_masked_model_expects_in_the_gaps_is_what_predict_fills_in(runs: 
 @pytest.mark.parametrize(("name", "place"), [("bert", 0), ("gpt", -1)])
 def test_heads_are_the_rows_of_one_token(runs: Runs, name: str, place: int) -> None:
     found = explained(runs[name])
-    [picture] = found.select(Options("heads")).heat_maps()
+    [picture] = found.select(ViewOptions("heads")).heat_maps()
     first, second = found.attentions.values()
     assert picture.rows == [
         "layer 1, head 1",
@@ -97,9 +97,9 @@ def test_heads_are_the_rows_of_one_token(runs: Runs, name: str, place: int) -> N
         *first.weights[:, place].tolist(),
         *second.weights[:, place].tolist(),
     ]
-    [third] = found.select(Options("heads", layer=2, step=3)).heat_maps()
+    [third] = found.select(ViewOptions("heads", layer=2, step=3)).heat_maps()
     assert third.values.tolist() == second.weights[:, 2].tolist()
-    [merged] = found.select(Options("heads", words=True)).heat_maps()
+    [merged] = found.select(ViewOptions("heads", words=True)).heat_maps()
     assert merged.values.shape == (4, len(first.keys.starts))
     assert merged.values.sum(1) == pytest.approx(np.ones(4), abs=1e-5)
 
@@ -109,7 +109,7 @@ def test_a_rollout_of_one_stack(runs: Runs) -> None:
     for found in (explained(runs["gpt"]), explained(runs["bert"])):
         first, second = (one.weights.mean(0, dtype=np.float64) for one in found.attentions.values())
         identity = np.eye(len(first))
-        [rolled] = found.select(Options(found.view, rollout=True)).heat_maps()
+        [rolled] = found.select(ViewOptions(found.view, rollout=True)).heat_maps()
         assert rolled.values == pytest.approx(
             (second + identity) / 2 @ (first + identity) / 2, abs=1e-7
         )
@@ -118,7 +118,7 @@ def test_a_rollout_of_one_stack(runs: Runs) -> None:
 @pytest.mark.parametrize("name", ["gpt", "gpt-pre", "bert"])
 def test_the_numbers_are_what_the_next_layer_reads(runs: Runs, name: str) -> None:
     found = explained(runs[name])
-    worked = found.select(Options(layer=1, head=2, step=3)).worked()
+    worked = found.select(ViewOptions(layer=1, head=2, step=3)).worked()
     recorded = found.attentions["blocks.0.self_attention"].weights[1, 2]
     assert worked.weights_K.tolist() == pytest.approx(recorded.tolist(), abs=1e-6)
     block, read = found.model.get_submodule("blocks.0"), list[torch.Tensor]()
@@ -139,7 +139,7 @@ def test_the_mix_of_layers_by_hand(runs: Runs) -> None:
     """gamma * sum_j softmax(w)_j h_j of one token; a classifier answers otherwise when a layer is
     left out."""
     for name in ("elmo", "elmo-classifier"):
-        found = explained(runs[name]).select(Options("mix", step=2))
+        found = explained(runs[name]).select(ViewOptions("mix", step=2))
         worked, changed = found.worked(), found.worked([1.0, None, 0.5])
         base = found.model.base if name == "elmo-classifier" else found.model
         with torch.inference_mode():

@@ -21,8 +21,8 @@ from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
 from regard.runs.run import load_weights
 from regard.tasks.story_answering import StoryAnswering
-from regard.views.attention import Step
-from regard.views.explanation import Story
+from regard.views.attention import PredictedToken
+from regard.views.explanation import StoryAttention
 from task_cases import rows_of
 
 BABI = """\
@@ -659,13 +659,17 @@ def test_averaged_weights_are_those_of_the_restart_that_validates_best(tmp_path:
 
 def test_a_hop_that_looked_at_nothing_says_so() -> None:
     weights = np.array([[0.2, 0.1], [0.1, 0.8]], dtype=np.float32)
-    story = Story(("Mary sat.", "John left."), (1, 2), 0, "Who sat?", 1, 1, weights, None, (1,))
+    story = StoryAttention(
+        ("Mary sat.", "John left."), (1, 2), 0, "Who sat?", 1, 1, weights, None, (1,)
+    )
     assert story.conclusion() == (
         "hop 1 looked most at nothing (0.700), then at sentence 1; hop 2 looked most at "
         "sentence 2: "
         "it agrees with the supporting facts (2)."
     )
-    table, maps = story.report("Who sat? Mary", Step("Mary", 1.0, 1, ())).sections[0].parts
+    table, maps = (
+        story.report("Who sat? Mary", PredictedToken("Mary", 1.0, 1, ())).sections[0].parts
+    )
     np.testing.assert_allclose(maps.maps[0].values.sum(0), 1, rtol=1e-6)
     assert [row[0] for row in table.rows] == ["  1  Mary sat.", "  2• John left.", "     (nothing)"]
     assert table.rows[1] == ["  2• John left.", "0.100 ·", "0.800 ▓"]

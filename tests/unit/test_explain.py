@@ -18,9 +18,9 @@ from regard.layers.attention import recording
 from regard.layers.embeddings import sinusoidal_positions
 from regard.runs import Run
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
-from regard.views.attention import Attention, Kind, Pieces, merge_pieces
+from regard.views.attention import Attention, AttentionKind, TextPieces, merge_pieces
 from regard.views.explain import pieces_of, roll_out
-from regard.views.explanation import Explanation, Options
+from regard.views.explanation import Explanation, ViewOptions
 from regard.views.report import HeatMap
 from tiny import TINY
 
@@ -62,7 +62,7 @@ def transformer(runs: dict[str, Path]) -> Explanation:
 
 
 def maps(explanation: Explanation, *options: Any, **others: Any) -> list[HeatMap]:
-    return explanation.select(Options(*options, **others)).heat_maps()
+    return explanation.select(ViewOptions(*options, **others)).heat_maps()
 
 
 def test_a_window_is_a_mask() -> None:
@@ -185,17 +185,17 @@ def test_masks_are_drawn_once_for_all_layers(runs: dict[str, Path]) -> None:
     assert cross.values.tolist() == [[1.0] * 6 + [0.0] * 2] * 6
 
 
-def layers(kind: Kind, matrices: Any) -> dict[str, Attention]:
+def layers(kind: AttentionKind, matrices: Any) -> dict[str, Attention]:
     """Attentions with one head and these weights [Q, K], first layer first."""
     found = {}
     for number, weights in enumerate(np.array(matrices), 1):
-        queries, keys = (Pieces(("a",) * size, tuple(range(size))) for size in weights.shape)
+        queries, keys = (TextPieces(("a",) * size, tuple(range(size))) for size in weights.shape)
         name, visible = f"{kind}.{number}", np.ones(weights.shape, dtype=bool)
         found[name] = Attention(name, kind, number, queries, keys, weights[None], visible)
     return found
 
 
-def rolled(encoder: Any, own: Any, cross: Any, **options: bool) -> dict[Kind, list[Any]]:
+def rolled(encoder: Any, own: Any, cross: Any, **options: bool) -> dict[AttentionKind, list[Any]]:
     attentions = layers("encoder", encoder) | layers("decoder", own) | layers("alignment", cross)
     return {
         kind: [one.weights[0] for one in found]
@@ -287,7 +287,7 @@ def test_words_begin_at_their_mark_and_special_tokens_stand_alone(kind: Any) -> 
 def test_an_explanation_in_words_is_merged_from_its_pieces(transformer: Explanation) -> None:
     """So is its rollout: products of merged weights would be others, since the pieces of a word do
     not look alike."""
-    words = transformer.select(Options(words=True))
+    words = transformer.select(ViewOptions(words=True))
     assert (words.source.texts, words.target.texts) == (("a", "b", "c", "</s>"), ("c", "b", "</s>"))
     assert words.weights == pytest.approx(
         merge_pieces(transformer.weights, [0, 1, 3], [0, 1, 3, 5]), abs=1e-6

@@ -42,7 +42,7 @@ from regard.views.render import (
     write_result,
 )
 from regard.views.report import (
-    BUDGET,
+    MAX_HEAT_MAP_BYTES,
     Bars,
     Cell,
     Curves,
@@ -163,7 +163,7 @@ def test_large_heat_maps_keep_the_largest_values_of_each_row_but_those_shown_are
     assert 1 <= part["kept"] < size
     assert (
         sum(len(one["cells"]) + len(one.get("places", "")) for one in part["maps"])
-        <= BUDGET * 4 / 3 + 100
+        <= MAX_HEAT_MAP_BYTES * 4 / 3 + 100
     )
     assert "places" not in part["maps"][3]
     found, kept = unpacked(part, 0), part["kept"]

@@ -9,10 +9,10 @@ import pytest
 from command_line import fail, succeed
 from plain import position
 from regard.views.render import write_result
-from regard.views.show import PICTURES, show
+from regard.views.show import EQUATIONS, show
 
 
-@pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.parametrize("name", EQUATIONS)
 def test_every_picture_in_every_format(name: str, tmp_path: Path) -> None:
     shown = show(name)
     for suffix in ("svg", "html", "json"):
@@ -77,7 +77,7 @@ def test_schedules_rise_and_fall() -> None:
 
 
 def test_the_command_lists_shows_and_refuses(tmp_path: Path) -> None:
-    assert [line.split()[0] for line in succeed("show").out.splitlines()] == [*PICTURES]
+    assert [line.split()[0] for line in succeed("show").out.splitlines()] == [*EQUATIONS]
     assert "0.644" in succeed("show", "softmax").out
     assert (
         succeed("show", "softmax", "--out", tmp_path / "x.svg").out

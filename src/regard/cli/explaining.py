@@ -125,7 +125,7 @@ def explain(
     In the terminal, or with --out as a figure, as a page with all views, or as JSON. For a question
     about a story: the sentences that each hop attended to.
     """
-    from regard.views.explanation import Options
+    from regard.views.explanation import ViewOptions
 
     opened = regard.Run.open(run, accept_recipe)
     inputs = [text, story, *opened.recipe_values]
@@ -144,7 +144,7 @@ def explain(
         accept_recipe=accept_recipe,
     )
     explanation = explanation.select(
-        Options(cast("View | None", view), layer, head, rollout, words, step)
+        ViewOptions(cast("View | None", view), layer, head, rollout, words, step)
     )
     explanation.refuse_without_effect(padding=padding, numbers=numbers)
     count = explanation.story.questions if explanation.story else 1
@@ -227,7 +227,7 @@ def diagnose(
     as_json: JsonOption = False,
 ) -> None:
     """Tell search errors from model errors: by source length and beam size, with advice."""
-    from regard.views.diagnose import BEAMS
+    from regard.views.diagnose import SWEPT_BEAMS
 
     inputs = [*files, *regard.Run.open(run).recipe_values]
     console.check_output(out, inputs=inputs, overwrite=overwrite)
@@ -242,7 +242,7 @@ def diagnose(
             checkpoint=checkpoint,
             device=device,
             limit=limit,
-            sweep=BEAMS if sweep else (),
+            sweep=SWEPT_BEAMS if sweep else (),
             accept_recipe=accept_recipe,
             progress=move,
         )

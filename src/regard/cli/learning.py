@@ -54,11 +54,11 @@ def show(
 ) -> None:
     """Show an equation at work, without training: positions, masks, softmax, schedules and
     others."""
-    from regard.views.show import PICTURES
+    from regard.views.show import EQUATIONS
 
     if name is None:
         summaries = {
-            key: " ".join(str(picture.__doc__).split()) for key, picture in PICTURES.items()
+            key: " ".join(str(picture.__doc__).split()) for key, picture in EQUATIONS.items()
         }
         if as_json:
             console.show_json(summaries)

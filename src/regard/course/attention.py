@@ -19,7 +19,7 @@ from regard.course.lab import BAHDANAU, LARGER, Found, Lab, flat, phrases_recipe
 from regard.data.corpora import generate
 from regard.layers import scores
 from regard.recipes.shipped import shipped_text
-from regard.views.explanation import Options
+from regard.views.explanation import ViewOptions
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
 LUONG = {
@@ -208,7 +208,7 @@ def _orders(lab: Lab) -> Found:
     for language, example in PAIRS.items():
         corpus = f"phrases-en-{language}"
         run = lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER))
-        looked = explain(run, example[0], target=example[1]).select(Options(words=True))
+        looked = explain(run, example[0], target=example[1]).select(ViewOptions(words=True))
         [drawn] = looked.heat_maps()
         pairs = list(generate(corpus, lab.few(60), 1, "test", range(3, 8)))
         order = float(np.mean([_same_order(run, *pair) for pair in pairs]))
@@ -234,7 +234,7 @@ def _orders(lab: Lab) -> Found:
 def _same_order(run: Run, source: str, target: str) -> float:
     """The share of pairs of target words that look at source words in the same order; 0.5 would be
     chance."""
-    weights = explain(run, source, target=target).select(Options(words=True)).weights[:-1]
+    weights = explain(run, source, target=target).select(ViewOptions(words=True)).weights[:-1]
     places = weights @ np.arange(weights.shape[1])  # the mean position that each word looks at
     pairs = [
         (first, last) for first in range(len(places)) for last in range(first + 1, len(places))

@@ -11,7 +11,7 @@ from regard.config import Tree
 from regard.course.lab import Found, Lab, built_in, flat, training_of
 from regard.data.corpora import Cells, generate
 from regard.data.shapes import Scene, parse
-from regard.views.explanation import Options
+from regard.views.explanation import ViewOptions
 from regard.views.report import ImageMap, Table
 
 HOPS = (1, 3)
@@ -187,7 +187,7 @@ def _on_the_things(run: Run, scene: Scene) -> list[list[float]]:
     and of neither."""
     caption = scene.caption("english")
     words = caption.split()
-    weights = explain(run, scene.code, target=caption).select(Options(words=True)).weights
+    weights = explain(run, scene.code, target=caption).select(ViewOptions(words=True)).weights
     side = math.isqrt(weights.shape[1])
     low = np.arange(side) / side
     high = (np.arange(side) + 1) / side

@@ -21,7 +21,7 @@ from regard.course.lab import (
 )
 from regard.data.segments import OUTCOMES, Segments
 from regard.runs.examples import examples_of
-from regard.views.compare import trained
+from regard.views.compare import training_length
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
 PAIRED = {"errands": 3000}
@@ -108,7 +108,7 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
     }
     rows: list[list[Any]] = []
     for kind, run in runs.items():
-        steps, spent = trained(run.events())
+        steps, spent = training_length(run.events())
         rows.append([NAMES[kind], steps, spent, last_loss(run, "validation"), *means[NAMES[kind]]])
     rows.append([SCRATCH, None, None, None, *means[SCRATCH]])
     ticks = [(float(place), f"{size:,}") for place, size in enumerate(labels)]

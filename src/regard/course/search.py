@@ -10,7 +10,7 @@ import torch
 
 from regard.api import Run, compare, diagnose, predict
 from regard.course.lab import ONE_VECTOR, Found, Lab, captions_recipe, reverse_recipe
-from regard.views.diagnose import Diagnosis, Width
+from regard.views.diagnose import BeamResult, Diagnosis
 from regard.views.report import Curves, Series, Table
 from regard.views.search_record import ranking, search_tree
 
@@ -150,7 +150,7 @@ def _errors(greedy: Diagnosis, early: Run, late: Run) -> Found:
     significant = {row["system"]: row for row in both["significance"] if row["metric"] == "bleu"}
     trained = significant[late.folder.name]
     longer = diagnose(late, beam=5, sweep=())
-    tried: dict[str, Diagnosis | Width] = {
+    tried: dict[str, Diagnosis | BeamResult] = {
         "early, greedy": greedy,
         "early, beam 5": wider,
         "late, beam 5": longer,

@@ -33,7 +33,7 @@ from regard.course.lab import (
     source_tokens,
 )
 from regard.data.corpora import SYMBOLS, generate
-from regard.views.compare import trained
+from regard.views.compare import training_length
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
 READER: Tree = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96}
@@ -347,7 +347,7 @@ def _taught(
             "half": losses[(len(losses) - 1) // 2],
             "last": losses[-1],
             "exact": float(np.mean([all(row) for row in own])),
-            "seconds": trained(log)[1],
+            "seconds": training_length(log)[1],
             **{name: float(np.mean([*chain(*rows)] or [True])) for name, rows in every.items()},
         },
     )

@@ -40,7 +40,7 @@ from regard.search.decode import reporting
 from regard.search.stopping import StoppedError, stop_if_given_up, stoppable
 from regard.tasks.task import LONGEST
 from regard.text.files import FileInput
-from regard.views.explanation import Explanation, Options, View
+from regard.views.explanation import Explanation, View, ViewOptions
 from regard.views.render import json_line
 from regard.views.report import in_language, plain
 from regard.views.search_record import follow_reference
@@ -204,7 +204,7 @@ class ExplainBody(Body):
     numbers: bool = False
 
     def explanation(self, served: Served) -> Explanation:
-        chosen = Options(
+        chosen = ViewOptions(
             self.view, str(self.layer), str(self.head), self.rollout, self.words, self.step
         )
         options = self.model_dump(include={"target", "beam", "view", "padding", "question"})

@@ -61,7 +61,7 @@ from regard.studio.served import (
     told,
 )
 from regard.views.attention import Attention
-from regard.views.explanation import MAPS, Explanation, Options, View
+from regard.views.explanation import MAP_VIEWS, Explanation, View, ViewOptions
 from regard.views.report import HeatMap, Numbers, base64_of, in_language
 
 PAGE, TEMPLATES = Path(__file__).parent / "page", Path(__file__).parents[1] / "views" / "templates"
@@ -342,10 +342,10 @@ class AttentionBody(Body):
         return served.last[1]
 
     def answer(self, served: Served) -> dict[str, Any]:
-        options = Options(self.view, str(self.layer), str(self.head), self.rollout, self.words)
+        options = ViewOptions(self.view, str(self.layer), str(self.head), self.rollout, self.words)
         shown = self.explanation(served).select(options)
         view, picture, attentions = shown.view, shown.picture, list[Attention]()
-        if view in MAPS:
+        if view in MAP_VIEWS:
             attentions = shown.of_kind(view)  # type: ignore[arg-type]
         maps = _hops(shown) if view == "hops" else shown.heat_maps()
         parts = [] if maps else in_language(shown.report()).sections[0].parts
@@ -358,7 +358,7 @@ class AttentionBody(Body):
             "view": view,
             "layers": len(attentions),
             "heads": len(attentions[0].weights) if attentions else 0,
-            "rollout": bool(shown.rollouts) and view in MAPS,
+            "rollout": bool(shown.rollouts) and view in MAP_VIEWS,
             "map": _packed(maps[0]) if maps else None,
             "others": [_packed(other) for other in maps[1:]],
             "small": _small(attentions) if self.heads and attentions else None,

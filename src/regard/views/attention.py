@@ -33,10 +33,10 @@ from regard.text.vocabularies import MARK
 from regard.views.labels import label
 from regard.views.report import Cell, Numbers, Part, Report, Result, Section, Table, Text
 
-Kind = Literal["alignment", "encoder", "decoder", "hops"]
+AttentionKind = Literal["alignment", "encoder", "decoder", "hops"]
 """Attention over the source, self-attention of the encoder or the decoder, attention over the
 sentences of a story."""
-NAMES: dict[Kind, str] = {
+ATTENTION_NAMES: dict[AttentionKind, str] = {
     "alignment": "attention over the source",
     "encoder": "self-attention of the encoder",
     "decoder": "self-attention of the decoder",
@@ -44,9 +44,9 @@ NAMES: dict[Kind, str] = {
 }
 Forward = Callable[[], Tensor]
 """Runs the model."""
-Given = Sequence[float | None] | None
+ChangedScores = Sequence[float | None] | None
 """The scores as a reader has changed them: None hides a key."""
-SCORES: dict[type[nn.Module], tuple[str, str, str]] = {
+SCORE_EQUATIONS: dict[type[nn.Module], tuple[str, str, str]] = {
     scores.AdditiveAttention: ("W_a {0}", "U_a {1}", "v_a . tanh(W_a {0} + U_a {1})"),
     scores.ConcatAttention: (
         "W_b [{0} ; 0]",
@@ -64,7 +64,7 @@ SCORES: dict[type[nn.Module], tuple[str, str, str]] = {
 """What each score makes of the decoder's state, {0}, and of an encoder's, {1}; and the score."""
 
 
-class Letters(NamedTuple):
+class Notation(NamedTuple):
     """What a paper calls the decoder's state, an encoder's, the score; its softmax and its
     context."""
 
@@ -75,22 +75,22 @@ class Letters(NamedTuple):
     context: str
 
 
-LETTERS = {
-    "UVC_o": Letters(
+NOTATIONS = {
+    "UVC_o": Notation(
         "s_{i-1}",
         "h_j",
         "e_ij",
         "alpha_ij = exp(e_ij) / sum_k exp(e_ik)",
         "c_i = sum_j alpha_ij h_j",
     ),
-    "W_c": Letters(
+    "W_c": Notation(
         "h_t",
         "h_s",
         "score(h_t, h_s)",
         "a_t(s) = exp(score(h_t, h_s)) / sum_s' exp(score(h_t, h_s'))",
         "c_t = sum_s a_t(s) h_s",
     ),
-    "L_z": Letters(
+    "L_z": Notation(
         "h_{t-1}",
         "a_i",
         "e_ti",
@@ -99,20 +99,20 @@ LETTERS = {
     ),
 }
 """Bahdanau's, Luong's and Xu's, by the module of their models that reads the context."""
-READERS = (*LETTERS, "L_h")
-SUBLAYERS = {
+CONTEXT_READERS = (*NOTATIONS, "L_h")
+SUBLAYERS_AROUND = {
     "self_attention": ("around_self", "around_attention"),
     "cross_attention": ("around_cross",),
 }
 """The sublayers of a Transformer that an attention may be in: those of a decoder's block, then of
 an encoder's."""
-SHOWN = 4
+MAX_SHOWN_NUMBERS = 4
 """Numbers of a vector that are printed."""
-MOST_KEYS = 16
+MAX_SHOWN_KEYS = 16
 """Keys that are printed: those with the largest weights, in their order."""
 
 
-class Call(NamedTuple):
+class ModuleCall(NamedTuple):
     """One call of a module."""
 
     inputs: tuple[Any, ...]
@@ -120,13 +120,13 @@ class Call(NamedTuple):
 
 
 @contextmanager
-def module_calls(model: nn.Module, names: Collection[str]) -> Iterator[dict[str, list[Call]]]:
+def module_calls(model: nn.Module, names: Collection[str]) -> Iterator[dict[str, list[ModuleCall]]]:
     """The calls of these modules inside `model`, by name and in order; the name of `model` itself
     is empty."""
-    calls: dict[str, list[Call]] = {}
+    calls: dict[str, list[ModuleCall]] = {}
 
     def keep(name: str, _: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        calls.setdefault(name, []).append(Call(inputs, output))
+        calls.setdefault(name, []).append(ModuleCall(inputs, output))
 
     modules = dict(model.named_modules())
     hooks = [
@@ -141,14 +141,14 @@ def module_calls(model: nn.Module, names: Collection[str]) -> Iterator[dict[str,
             hook.remove()
 
 
-class Pieces(NamedTuple):
+class TextPieces(NamedTuple):
     """A text as a model reads or writes it, in tokens or words."""
 
     texts: tuple[str, ...] = ()
     starts: tuple[int, ...] = ()
     """The position of each word's first token."""
 
-    def words(self) -> Pieces:
+    def words(self) -> TextPieces:
         """The tokens of each word joined, without the marks."""
         ends = [*self.starts[1:], len(self.texts)]
         joined = [
@@ -157,7 +157,7 @@ class Pieces(NamedTuple):
         words = tuple(
             word.replace("##", "").replace("‿", "").strip(MARK) or MARK for word in joined
         )
-        return Pieces(words, tuple(range(len(words))))
+        return TextPieces(words, tuple(range(len(words))))
 
 
 def merge_pieces(
@@ -181,10 +181,10 @@ class Attention:
 
     name: str
     """Of the module inside the model."""
-    kind: Kind
+    kind: AttentionKind
     layer: int
-    queries: Pieces
-    keys: Pieces
+    queries: TextPieces
+    keys: TextPieces
     weights: Numbers
     visible: npt.NDArray[np.bool_]
     """[Q, K], where it may look."""
@@ -204,7 +204,7 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class Step:
+class PredictedToken:
     """One token of the target: its probability, its rank from 1, and the likeliest tokens at its
     position."""
 
@@ -218,7 +218,7 @@ class Step:
 
 
 @dataclass(frozen=True, repr=False)
-class Worked(Result):
+class WorkedAttention(Result):
     """An attention at one query: query, keys -> scores -> weights -> context -> what the model does
     with it.
 
@@ -239,12 +239,12 @@ class Worked(Result):
     softmax: str = "alpha_j = exp(e_j) / sum_k exp(e_k)"
     context: str = "c = sum_j alpha_j v_j"
     title: str = ""
-    step: Step | None = None
+    step: PredictedToken | None = None
     """The token that is being written; None where the source attends to itself."""
     scale: float = 1.0
     """What the products of query and keys are multiplied by."""
     functions: Sequence[Any] = ()
-    outcome: Sequence[Step] = ()
+    outcome: Sequence[PredictedToken] = ()
     """What the model then predicts."""
     chosen: Mapping[str, Any] = field(default_factory=dict)
     """View, layer, head and step, and what else there is to choose from."""
@@ -312,7 +312,7 @@ class Worked(Result):
         """A row for each key, and a note on those that are left out."""
         *others, value = self.vectors
         score, weight = (equation.partition(" = ")[0] for equation in (self.score, self.softmax))
-        kept = sorted(self.weights_K.topk(min(MOST_KEYS, len(self.keys))).indices.tolist())
+        kept = sorted(self.weights_K.topk(min(MAX_SHOWN_KEYS, len(self.keys))).indices.tolist())
         rows = []
         for j in kept:
             e_j = float(self.scores_K[j])
@@ -348,7 +348,7 @@ def replaced(module: nn.Module, head: int, step: int, weights_K: Tensor) -> Chan
     return change
 
 
-def given_scores(scores_K: Tensor, given: Given) -> Tensor:
+def given_scores(scores_K: Tensor, given: ChangedScores) -> Tensor:
     """The scores that are given, if any. A key that was hidden stays so."""
     if given is None:
         return scores_K
@@ -362,8 +362,8 @@ def given_scores(scores_K: Tensor, given: Given) -> Tensor:
 
 
 def _vector(value_D: Tensor) -> Cell:
-    shown = " ".join(f"{number:7.4f}" for number in value_D[:SHOWN].tolist())
-    return Cell(f"[{shown} …]" if len(value_D) > SHOWN else f"[{shown}]", tone="code")
+    shown = " ".join(f"{number:7.4f}" for number in value_D[:MAX_SHOWN_NUMBERS].tolist())
+    return Cell(f"[{shown} …]" if len(value_D) > MAX_SHOWN_NUMBERS else f"[{shown}]", tone="code")
 
 
 @torch.inference_mode()
@@ -374,8 +374,8 @@ def work_out(
     layers: int,
     head: int,
     step: int,
-    given: Given = None,
-) -> Worked:
+    given: ChangedScores = None,
+) -> WorkedAttention:
     """Compute one of the attentions of `layers` again at a head and a query, both from 0; `forward`
     runs the model.
 
@@ -384,9 +384,7 @@ def work_out(
     work = _scored if scored else _dot_product
     worked = work(model, forward, attention, head, step, given)
     of_heads = "" if scored else f", head {head + 1} of {len(attention.weights)}"
-    layer = (
-        f"{NAMES[attention.kind]} ({attention.name}), layer {attention.layer} of {layers}{of_heads}"
-    )
+    layer = f"{ATTENTION_NAMES[attention.kind]} ({attention.name}), layer {attention.layer} of {layers}{of_heads}"
     verb = "writing" if attention.kind == "alignment" else "at"
     queries = attention.queries.texts
     return replace(
@@ -401,12 +399,17 @@ def _hide(scores_K: Tensor, attention: Attention, step: int) -> Tensor:
 
 
 def _scored(
-    model: nn.Module, forward: Forward, attention: Attention, head: int, step: int, given: Given
-) -> Worked:
+    model: nn.Module,
+    forward: Forward,
+    attention: Attention,
+    head: int,
+    step: int,
+    given: ChangedScores,
+) -> WorkedAttention:
     """A score of a recurrent decoder, and what the decoder computes from the context."""
     module = model.get_submodule(attention.name)
     assert isinstance(module, scores.ScoredAttention)
-    with recording(), module_calls(model, [attention.name, *READERS]) as calls:
+    with recording(), module_calls(model, [attention.name, *CONTEXT_READERS]) as calls:
         forward()
 
     def at_step(outputs: Iterable[Tensor]) -> Tensor:
@@ -416,8 +419,10 @@ def _scored(
     own = calls[attention.name]
     s_D = at_step(call.inputs[0] for call in own)
     memory = own[0].inputs[1]
-    letters = next(LETTERS[name] for name in LETTERS if name in calls)
-    query_name, key_name, equation = (text.format(*letters) for text in SCORES[type(module)])
+    letters = next(NOTATIONS[name] for name in NOTATIONS if name in calls)
+    query_name, key_name, equation = (
+        text.format(*letters) for text in SCORE_EQUATIONS[type(module)]
+    )
     scaled = " / sqrt(d)" if isinstance(module, scores.DotAttention) and module.scaled else ""
     query = {f"{letters.state}, the decoder's state": s_D}
     vectors = {key_name + scaled: memory.keys_BSA[0]}
@@ -446,7 +451,7 @@ def _scored(
     if given is not None:
         with (
             recording(replaced(module, head, step, weights_K)),
-            module_calls(model, READERS) as calls,
+            module_calls(model, CONTEXT_READERS) as calls,
         ):
             forward()
     if "W_c" in calls:
@@ -478,15 +483,22 @@ def _scored(
         type(module).forward,
     ]
     score = f"{letters.score} = {equation}{scaled}"
-    worked = Worked(query, attention.keys.texts, vectors, score, scores_K, weights_K, after)
+    worked = WorkedAttention(
+        query, attention.keys.texts, vectors, score, scores_K, weights_K, after
+    )
     return replace(
         worked, softmax=letters.softmax + factor, context=letters.context, functions=functions
     )
 
 
 def _dot_product(
-    model: nn.Module, forward: Forward, attention: Attention, head: int, step: int, given: Given
-) -> Worked:
+    model: nn.Module,
+    forward: Forward,
+    attention: Attention,
+    head: int,
+    step: int,
+    given: ChangedScores,
+) -> WorkedAttention:
     """An attention with queries, keys and values, and the residual connection and norm around
     it."""
     name = attention.name
@@ -497,7 +509,7 @@ def _dot_product(
         order = "pre" if getattr(block, "pre", False) else "post"
         residual = True
     else:
-        around = next(sublayer for sublayer in SUBLAYERS[own] if hasattr(block, sublayer))
+        around = next(sublayer for sublayer in SUBLAYERS_AROUND[own] if hasattr(block, sublayer))
         norm_name = f"{around}.norm"
         order = getattr(block, around).order
         residual = getattr(block, around).residual
@@ -560,14 +572,20 @@ def _dot_product(
         if isinstance(module, dot_products.MultiHeadAttention)
         else []
     )
-    worked = Worked(query, attention.keys.texts, vectors, score, scores_K, weights_K, after)
+    worked = WorkedAttention(
+        query, attention.keys.texts, vectors, score, scores_K, weights_K, after
+    )
     return replace(worked, scale=scale, functions=[*functions, dot_products.attend])
 
 
 @torch.inference_mode()
 def work_out_hop(
-    model: MemoryNetwork, batch: StoryBatch, sentences: Sequence[str], hop: int, given: Given
-) -> Worked:
+    model: MemoryNetwork,
+    batch: StoryBatch,
+    sentences: Sequence[str],
+    hop: int,
+    given: ChangedScores,
+) -> WorkedAttention:
     """A hop, from 1, over the sentences of a story.
 
     The model keeps nothing of its equations (models/memory_network.py), so they are computed again.
@@ -599,7 +617,7 @@ def work_out_hop(
         f"{letter} = {of} x_i{time.format(of)}" for letter, of in (("m_i", "A"), ("c_i", "C"))
     )
     all_empty = f"; each empty memory scores 0, together log {empty}" if empty else ""
-    return Worked(
+    return WorkedAttention(
         {"u^1 = B q, the question" if hop == 1 else f"u^{hop}, what hop {hop - 1} made of it": u_D},
         (*sentences, *([f"({empty} empty)"] if empty else [])),
         {"m_i": m_KD, "c_i": c_KD},
@@ -615,8 +633,13 @@ def work_out_hop(
 
 @torch.inference_mode()
 def work_out_mix(
-    model: Any, batch: AnyBatch, tokens: Sequence[str], step: int, given: Given, learned: bool
-) -> Worked:
+    model: Any,
+    batch: AnyBatch,
+    tokens: Sequence[str],
+    step: int,
+    given: ChangedScores,
+    learned: bool,
+) -> WorkedAttention:
     """The mix of a token's layers; that of a task is `learned`, else it is even."""
     layers = [
         layer_BLD[0, step] for layer_BLD in (model.base if learned else model).layers_of(batch)
@@ -626,7 +649,7 @@ def work_out_mix(
     weights_N = s_N.softmax(0)
     h_ND = torch.stack(layers)
     names = ("embeddings", *(f"layer {number}" for number in range(1, len(layers))))
-    return Worked(
+    return WorkedAttention(
         {},
         names,
         {"h_j": h_ND},

@@ -31,17 +31,17 @@ from regard.views.report import (
     Result,
     Section,
     Series,
+    Table,
     Text,
     Tone,
     muted,
 )
-from regard.views.report import Table as TablePart
-from regard.views.search_errors import KINDS
-from regard.views.significance import LEVEL
+from regard.views.search_errors import ERROR_KINDS
+from regard.views.significance import SIGNIFICANCE_LEVEL
 from regard.views.systems import (
-    Measured,
+    Measurements,
     System,
-    Table,
+    TableRows,
     differences,
     groups_of,
     measure_texts,
@@ -49,7 +49,7 @@ from regard.views.systems import (
     names_of,
 )
 
-TABLES = (
+TABLE_NAMES = (
     "systems",
     "groups",
     "recipes",
@@ -62,16 +62,16 @@ TABLES = (
     "differ_most",
 )
 """The tables of all comparisons, in their order; each comparison has some of them."""
-Groups = Mapping[str, Sequence[str]]
+SeedGroups = Mapping[str, Sequence[str]]
 """The names of systems that differ only in the seed, by the group's."""
-LONGEST = 300
+MAX_SHOWN_CHARACTERS = 300
 """Characters of a document that are shown."""
-NOTES = {
+TASK_NOTES = {
     "language_modeling": " Perplexity is a word's, the end of a document counted as one, and bits "
     "are a character's: "
     "models with different tokenizers can be compared.",
 }
-TESTS = (
+TESTS_NOTE = (
     "Paired bootstrap (Koehn 2004; 1,000 resamples) and approximate randomisation (Riezler and "
     "Maxwell 2005; 10,000 "
     "trials) over {}, two-sided, with a fixed seed. Trials that give the very difference observed "
@@ -80,7 +80,7 @@ TESTS = (
     "page will find some "
     "difference by chance."
 )
-ERRORS = (
+ERRORS_NOTE = (
     "An output that is worse than its reference is a search error if the model scores the "
     "reference higher under "
     "the objective of the search, and a model error otherwise, or where the reference holds "
@@ -92,7 +92,7 @@ ERRORS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(Result, Measured):
+class Comparison(Result, Measurements):
     """What `compare` found. All numbers are in the tables; JSON and CSV hold the same ones."""
 
     task: str
@@ -100,7 +100,7 @@ class Comparison(Result, Measured):
     """The system that the others are tested against."""
     metrics: Mapping[str, bool]
     """Whether more is better, the metric that decides first."""
-    groups: Groups
+    groups: SeedGroups
     """Systems that differ only in the seed, by the group's name; a system of its own is a group of
     one."""
     measured_on: Mapping[str, Any]
@@ -124,7 +124,7 @@ class Comparison(Result, Measured):
             f"{title(name)}: {text}" for name, text in self.facts.get("signatures", {}).items()
         ]
         tests = (
-            TESTS.format(self.unit, self.unit)
+            TESTS_NOTE.format(self.unit, self.unit)
             + " Sentences are compared by sentence chrF." * self.decodes
         )
         details: dict[str, Sequence[Part]] = {
@@ -174,7 +174,7 @@ def check_csv(folder: Path, inputs: Iterable[object] = (), *, overwrite: bool = 
         raise RegardError(
             "this is a file, not a folder", where=str(folder), hint="give another --csv"
         )
-    for name in TABLES if folder.exists() else ():
+    for name in TABLE_NAMES if folder.exists() else ():
         check_writable(folder / f"{name}.csv", "--csv", inputs, overwrite=overwrite)
 
 
@@ -279,7 +279,7 @@ def _named(
     return dict(zip(names, runs, strict=True))
 
 
-def _tables(measured: Measured, groups: Groups) -> dict[str, Table]:
+def _tables(measured: Measurements, groups: SeedGroups) -> dict[str, TableRows]:
     runs = {system.name: system.run for system in measured.systems if system.run is not None}
     logs = {name: [*run.events()] for name, run in runs.items()}
     tables = {
@@ -309,10 +309,10 @@ def _tables(measured: Measured, groups: Groups) -> dict[str, Table]:
                 f"{metric}_highest": max(values),
             }
         tables["groups"].append(row)
-    return {name: tables[name] for name in TABLES if name in tables}
+    return {name: tables[name] for name in TABLE_NAMES if name in tables}
 
 
-def trained(log: Iterable[Mapping[str, Any]]) -> tuple[int, float]:
+def training_length(log: Iterable[Mapping[str, Any]]) -> tuple[int, float]:
     """Steps and seconds of a training by its log, without validations."""
     step = 0
     seconds = 0.0
@@ -324,11 +324,11 @@ def trained(log: Iterable[Mapping[str, Any]]) -> tuple[int, float]:
 
 
 def _system_row(
-    system: System, log: Table | None, groups: Groups, measured: Measured
+    system: System, log: TableRows | None, groups: SeedGroups, measured: Measurements
 ) -> dict[str, Any]:
     """What a system is, how good and how fast."""
     recipe = system.recipe
-    step, seconds = trained(log or ())
+    step, seconds = training_length(log or ())
     return {
         "system": system.name,
         "group": next(group for group, names in groups.items() if system.name in names),
@@ -496,7 +496,7 @@ def _quality(comparison: Comparison) -> list[Part]:
     note = (
         f"± is half the 95 % interval by bootstrap over {unit}. Better or worse than {baseline}: "
         "both paired tests "
-        f"give a p-value below {LEVEL:g}.{NOTES.get(comparison.task, '')}"
+        f"give a p-value below {SIGNIFICANCE_LEVEL:g}.{TASK_NOTES.get(comparison.task, '')}"
     )
     columns = ["system", *map(title, metrics), *unknown, "parameters", f"{unit} / s"]
     heads = [
@@ -509,8 +509,8 @@ def _quality(comparison: Comparison) -> list[Part]:
         "p (randomisation)",
         "",
     ]
-    summary = TablePart(columns, rows, notes=[text for text, shown in notes.items() if shown])
-    return [summary, TablePart(heads, tests, title="Tests"), muted(note)]
+    summary = Table(columns, rows, notes=[text for text, shown in notes.items() if shown])
+    return [summary, Table(heads, tests, title="Tests"), muted(note)]
 
 
 def _series(comparison: Comparison, table: str, x: str, y: str) -> list[Series]:
@@ -561,16 +561,16 @@ def _lengths(comparison: Comparison) -> list[Part]:
         ]
         for row in rows
     ]
-    return [*parts, TablePart(columns, cells, title="The numbers", folded=True)]
+    return [*parts, Table(columns, cells, title="The numbers", folded=True)]
 
 
-def _table(rows: Table, columns: Mapping[str, str], note: str) -> TablePart:
+def _table(rows: TableRows, columns: Mapping[str, str], note: str) -> Table:
     """Some columns of rows, by their keys, under the titles given for them."""
     formats = {"p_exact": _p_text, "p_chi_square": _p_text, "chi_square": "{:.2f}".format}
     cells = [
         [formats[key](row[key]) if key in formats else row[key] for key in columns] for row in rows
     ]
-    return TablePart([*columns.values()], cells, notes=[note])
+    return Table([*columns.values()], cells, notes=[note])
 
 
 def _mcnemar(comparison: Comparison) -> list[Part]:
@@ -630,16 +630,16 @@ def _errors(comparison: Comparison) -> list[Part]:
     }
     if not tallies:
         return []
-    columns = ["system", "sentences", "errors", *KINDS.values(), "search errors, share"]
+    columns = ["system", "sentences", "errors", *ERROR_KINDS.values(), "search errors, share"]
     rows = [
         [name, *own.counts.values(), own.share_texts["search_errors"]]
         for name, own in tallies.items()
     ]
     kinds = {
         name: [float(own.counts[f"{kind}_errors"]) for own in tallies.values()]
-        for kind, name in KINDS.items()
+        for kind, name in ERROR_KINDS.items()
     }
-    return [TablePart(columns, rows), Bars([*tallies], kinds, "sentences"), muted(ERRORS)]
+    return [Table(columns, rows), Bars([*tallies], kinds, "sentences"), muted(ERRORS_NOTE)]
 
 
 def _recipes(comparison: Comparison) -> list[Part]:
@@ -656,12 +656,10 @@ def _recipes(comparison: Comparison) -> list[Part]:
             for value in values
         ]
         (others if None in values else shared).append([Cell(row["key"], tone="code"), *shown])
-    parts: list[Part] = [TablePart(["", *names], shared)] if shared else []
+    parts: list[Part] = [Table(["", *names], shared)] if shared else []
     if others:
         parts.append(
-            TablePart(
-                ["", *names], others, title="Settings that only some of them have", folded=True
-            )
+            Table(["", *names], others, title="Settings that only some of them have", folded=True)
         )
     return parts or [Text(["The recipes are the same."])]
 
@@ -702,12 +700,12 @@ def _units(comparison: Comparison, table: str) -> dict[int, Part]:
             body = [[Cell("reference", ours=True), None, first["reference"]]]
             body += [[row["system"], row["sentence_chrf"], row["output"]] for row in group]
             heading = f"{first['sentence']}. {first['source']}"
-            tables[first["sentence"]] = TablePart(
+            tables[first["sentence"]] = Table(
                 ["", "chrF", ""], body, title=heading, formats=[".1f"]
             )
         else:
-            heading = f"{first['number']}. {first['text'][:LONGEST]}"
-            tables[first["number"]] = TablePart(
+            heading = f"{first['number']}. {first['text'][:MAX_SHOWN_CHARACTERS]}"
+            tables[first["number"]] = Table(
                 ["", ""], [[row["system"], row["says"]] for row in group], heading
             )
     return tables

@@ -29,27 +29,35 @@ from regard.text.normalise import nfc
 from regard.views import search_errors
 from regard.views.labels import count_text, percent, title
 from regard.views.report import Bars, Cell, Curves, Report, Result, Section, Series, Table, muted
-from regard.views.search_errors import KINDS, SAME_TOKENS, Bucket, Judged, Scored, Tally, Verdict
+from regard.views.search_errors import (
+    ERROR_KINDS,
+    SAME_TOKENS,
+    Bucket,
+    JudgedOutput,
+    ScoredReference,
+    Tally,
+    Verdict,
+)
 from regard.views.search_record import Outcome, outcomes_of
 from regard.views.significance import resamples, text_metrics
 
-BEAMS = (1, 2, 3, 5, 10, 20)
+SWEPT_BEAMS = (1, 2, 3, 5, 10, 20)
 """The widths that a diagnosis tries."""
-EXAMPLES = 20
-IN_TERMINAL = 3
+EXAMPLES_PER_KIND = 20
+EXAMPLES_IN_TERMINAL = 3
 """Errors of each kind that are shown, and how many of them in the terminal."""
-WARM_UP = 16
+WARM_UP_SENTENCES = 16
 """Sentences that are decoded before any are timed: the first ones on a device wait for it to get
 ready."""
-FEW = 30
+MIN_ERRORS_FOR_SHARES = 30
 """Errors below which shares say little."""
-NOTEWORTHY = 0.1
+NOTEWORTHY_SHARE = 0.1
 """The share of the errors from which on a cause is worth a sentence."""
 
-MARGIN = 0.1
+NOTICEABLE_DIFFERENCE = 0.1
 """Points of a metric from 0 to 100: a smaller difference counts as none."""
 
-EXPLAINED = (
+VERDICTS_NOTE = (
     "An output that is worse than its reference (its own chrF is below 100) is an error. Where the "
     "reference scores "
     "higher than the output, under the objective that the search maximises, the search has missed "
@@ -60,7 +68,7 @@ EXPLAINED = (
     "with their 95 % "
     "interval (Wilson), of errors among the sentences and of each kind among the errors."
 )
-REMEDIES = {
+RULE_REMEDIES = {
     SAME_TOKENS: "the output has the same tokens, which spell it otherwise; the tokenizer changes "
     "case or signs",
     "maximum length": "it is too long, so raise search.max_length_ratio, search.max_length_offset "
@@ -68,19 +76,19 @@ REMEDIES = {
     "minimum length": "it is too short, so lower search.min_length or search.min_length_ratio",
 }
 """What to do about rules that forbid a reference."""
-MORE = "longer training, more data or a larger model"
-VOCABULARY = "use a larger vocabulary, or one of sub-words or bytes"
-PENALTY = "try a lower --length-penalty"
-BECAUSE = {
-    VOCABULARY: "because the reference holds unknown tokens, which no search could write",
-    PENALTY: "only by the length normalisation, since the model gives the reference the higher "
+TRAIN_MORE = "longer training, more data or a larger model"
+LARGER_VOCABULARY = "use a larger vocabulary, or one of sub-words or bytes"
+LOWER_PENALTY = "try a lower --length-penalty"
+REMEDY_REASONS = {
+    LARGER_VOCABULARY: "because the reference holds unknown tokens, which no search could write",
+    LOWER_PENALTY: "only by the length normalisation, since the model gives the reference the higher "
     "log P",
 }
 """Why each of these helps."""
 
 
 @dataclass(frozen=True, eq=False)
-class Width:
+class BeamResult:
     """What one width of the beam gives."""
 
     beam: int
@@ -93,7 +101,7 @@ class Width:
     tally: Tally
 
 
-class Behind(NamedTuple):
+class Gap(NamedTuple):
     """How many points a width is behind another, with the 95 % interval."""
 
     difference: float
@@ -103,7 +111,7 @@ class Behind(NamedTuple):
     @property
     def matters(self) -> bool:
         """Significant, and large enough to be noticed."""
-        return self.difference > MARGIN and self.low > 0
+        return self.difference > NOTICEABLE_DIFFERENCE and self.low > 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,38 +120,38 @@ class Sweep:
 
     metric: str
     """What they are compared by."""
-    widths: Sequence[Width]
+    widths: Sequence[BeamResult]
     beam: int
     """The width in use."""
 
-    def quality(self, width: Width) -> float:
+    def quality(self, width: BeamResult) -> float:
         return width.metrics[self.metric]
 
     @cached_property
-    def now(self) -> Width:
+    def now(self) -> BeamResult:
         return next(width for width in self.widths if width.beam == self.beam)
 
-    def best_above(self, beam: int) -> Width:
+    def best_above(self, beam: int) -> BeamResult:
         """The highest quality of wider beams; among equals the narrowest."""
         wider = [width for width in self.widths if width.beam > beam]
         return max(wider, key=lambda width: (self.quality(width), -width.beam))
 
     @cached_property
-    def best(self) -> Width:
+    def best(self) -> BeamResult:
         return self.best_above(0)
 
     @cached_property
-    def enough(self) -> Width:
+    def enough(self) -> BeamResult:
         """The narrowest that is not behind the best in a way that matters: wider ones do not
         improve quality."""
         return next(width for width in self.widths if not self.behind(width).matters)
 
-    def behind(self, width: Width, other: Width | None = None) -> Behind:
+    def behind(self, width: BeamResult, other: BeamResult | None = None) -> Gap:
         """A width against another or the best one: all are measured on the same draws, so this is a
         paired test."""
         other = other or self.best
         low, high = np.quantile(other.resampled - width.resampled, [0.025, 0.975])
-        return Behind(self.quality(other) - self.quality(width), float(low), float(high))
+        return Gap(self.quality(other) - self.quality(width), float(low), float(high))
 
     def to_json(self) -> list[dict[str, Any]]:
         return [
@@ -190,7 +198,7 @@ class Sweep:
         note = f"< in use; * wider beams do not improve {main}, as far as {sentences} can show"
         why = (
             f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more "
-            f"than {MARGIN} points "
+            f"than {NOTICEABLE_DIFFERENCE} points "
             f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."
         )
         places = [
@@ -215,7 +223,9 @@ class Sweep:
         return Section("Other beams", [table, muted(why), *curves], in_terminal=1)
 
 
-def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | None) -> Iterator[str]:
+def advice(
+    tally: Tally, errors: Sequence[JudgedOutput], beam: int, sweep: Sweep | None
+) -> Iterator[str]:
     """One sentence or two for each thing that is worth doing, the most important first."""
     causes = Counter[str]()
     lead = ""
@@ -223,16 +233,16 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
         error.unreachable for error in errors if error.unreachable and not error.scored.unknown
     )
     for reason, count in reasons.items():
-        if count >= NOTEWORTHY * len(errors):
-            remedy = REMEDIES.get(reason, f"look at the search's rule: {reason}")
+        if count >= NOTEWORTHY_SHARE * len(errors):
+            remedy = RULE_REMEDIES.get(reason, f"look at the search's rule: {reason}")
             yield (
                 f"In {percent(count / len(errors))} of the errors no search could give the "
                 f"reference: {remedy}."
             )
     for error in errors:
         if error.verdict == "model":
-            by_length = PENALTY if error.raw_verdict == "search" else MORE
-            causes[VOCABULARY if error.scored.unknown else by_length] += 1
+            by_length = LOWER_PENALTY if error.raw_verdict == "search" else TRAIN_MORE
+            causes[LARGER_VOCABULARY if error.scored.unknown else by_length] += 1
     if not tally.errors:
         yield "No output is worse than its reference: there are no errors to correct."
     elif tally.errors == tally.rule_errors:
@@ -241,8 +251,8 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
         wider = _wider(tally, sweep) if sweep else f": raise the beam above {beam}."
         yield f"{percent(tally.shares['search_errors'].share)} search errors{wider}"
     else:
-        lead = max((MORE, *BECAUSE), key=lambda remedy: causes[remedy])
-        why = "" if lead == MORE else f", {causes[lead]:,} of them {BECAUSE[lead]}"
+        lead = max((TRAIN_MORE, *REMEDY_REASONS), key=lambda remedy: causes[remedy])
+        why = "" if lead == TRAIN_MORE else f", {causes[lead]:,} of them {REMEDY_REASONS[lead]}"
         rest = ""
         if sweep and sweep.enough.beam > beam:
             what_for = (
@@ -256,12 +266,12 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
         )
     if sweep:
         yield from _width(sweep)
-    for remedy in BECAUSE:  # model errors that more training would not remove
+    for remedy in REMEDY_REASONS:  # model errors that more training would not remove
         count = causes[remedy]
-        if remedy != lead and count and count >= NOTEWORTHY * tally.errors:
+        if remedy != lead and count and count >= NOTEWORTHY_SHARE * tally.errors:
             are = "is" if count == 1 else "are"
-            yield f"{count_text(count, 'errors')} {are} the model's {BECAUSE[remedy]}: {remedy}."
-    if 0 < tally.errors < FEW:
+            yield f"{count_text(count, 'errors')} {are} the model's {REMEDY_REASONS[remedy]}: {remedy}."
+    if 0 < tally.errors < MIN_ERRORS_FOR_SHARES:
         _, low, high = map(percent, tally.shares["search_errors"])
         few = (
             f"There {'is' if tally.errors == 1 else 'are'} only "
@@ -281,23 +291,23 @@ def _wider(tally: Tally, sweep: Sweep) -> str:
     behind = sweep.behind(sweep.now, best)
     if behind.matters:
         return f": raise the beam to {_gain(sweep, best)}."
-    if behind.difference > MARGIN:
+    if behind.difference > NOTICEABLE_DIFFERENCE:
         chance = f"with {count_text(tally.sentences, 'sentences')} that may be chance"
         better = _gain(sweep, best, "writes better ")
         return f": a beam of {better}, but {chance}. Measure more of them, or try that beam."
     none = (
-        f", but no beam up to {widest.beam} writes better by more than {MARGIN} points of "
+        f", but no beam up to {widest.beam} writes better by more than {NOTICEABLE_DIFFERENCE} points of "
         f"{title(sweep.metric)}"
     )
     if 2 * widest.tally.search_errors < tally.search_errors:
-        return f"{none}, and what the model prefers to the references is as wrong: {MORE}."
+        return f"{none}, and what the model prefers to the references is as wrong: {TRAIN_MORE}."
     return (
         f"{none}: the references lie too far off the beam. Train longer, so that the model "
         "rates how they begin."
     )
 
 
-def _gain(sweep: Sweep, then: Width, verb: str = "") -> str:
+def _gain(sweep: Sweep, then: BeamResult, verb: str = "") -> str:
     now = sweep.now
     quality = sweep.quality
     qualities = f"{title(sweep.metric)} {quality(now):.1f} -> {quality(then):.1f}"
@@ -334,7 +344,7 @@ def _width(sweep: Sweep) -> Iterator[str]:
         yield f"A beam of {beams} writes worse than one of {sweep.best.beam}: {reason}"
 
 
-def _example(judged: Judged, outcome: Outcome) -> Table:
+def _example(judged: JudgedOutput, outcome: Outcome) -> Table:
     """An error, and what became of its reference in the search."""
     scored = judged.scored
     at = f"at step {outcome.step}, {outcome.token!r}"
@@ -353,7 +363,7 @@ def _example(judged: Judged, outcome: Outcome) -> Table:
         [Cell("output", ours=True), written.objective, written.score, judged.output],
     ]
     heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
-    notes = [f"note: {search_errors.UNKNOWN_NOTE}"] if scored.unknown else []
+    notes = [f"note: {search_errors.UNKNOWN_REFERENCE_NOTE}"] if scored.unknown else []
     return Table(
         ["", "objective", "log P", ""], rows, title=heading, notes=notes, formats=["", ".3f", ".1f"]
     )
@@ -365,10 +375,10 @@ class Diagnosis(Result):
 
     run: str
     search: SearchConfig
-    judged: Sequence[Judged]
+    judged: Sequence[JudgedOutput]
     metrics: Mapping[str, float]
     """The task's own, over all outputs."""
-    examples: Mapping[Verdict, Sequence[tuple[Judged, Outcome]]]
+    examples: Mapping[Verdict, Sequence[tuple[JudgedOutput, Outcome]]]
     """The worst errors of each kind, the worst first, and what became of their references in the
     search."""
     beam_sweep: Sweep | None
@@ -392,20 +402,22 @@ class Diagnosis(Result):
         ]
 
     @cached_property
-    def errors(self) -> list[Judged]:
+    def errors(self) -> list[JudgedOutput]:
         return [sentence for sentence in self.judged if sentence.error]
 
     @property
     def raw(self) -> dict[str, int]:
         """Errors of each kind by log P alone."""
         verdicts = Counter(error.raw_verdict for error in self.errors)
-        return {f"{kind}_errors": verdicts[kind] for kind in KINDS}
+        return {f"{kind}_errors": verdicts[kind] for kind in ERROR_KINDS}
 
     @property
     def kinds(self) -> dict[Verdict, str]:
         """What the report shows: rule errors only where there are any."""
         return {
-            kind: name for kind, name in KINDS.items() if kind != "rule" or self.tally.rule_errors
+            kind: name
+            for kind, name in ERROR_KINDS.items()
+            if kind != "rule" or self.tally.rule_errors
         }
 
     @property
@@ -414,7 +426,7 @@ class Diagnosis(Result):
         reasons = [(error.verdict, error.unreachable) for error in self.errors]
         return {
             kind: dict(Counter(why for verdict, why in reasons if why and verdict == kind))
-            for kind in KINDS
+            for kind in ERROR_KINDS
         }
 
     @cached_property
@@ -461,9 +473,9 @@ class Diagnosis(Result):
         )
         worst = [
             Section(
-                f"The worst {KINDS[kind]}",
+                f"The worst {ERROR_KINDS[kind]}",
                 [_example(*example) for example in examples],
-                in_terminal=IN_TERMINAL,
+                in_terminal=EXAMPLES_IN_TERMINAL,
             )
             for kind, examples in self.examples.items()
             if examples
@@ -489,7 +501,8 @@ class Diagnosis(Result):
         rows += [
             [
                 Cell(
-                    f"{KINDS[kind]} whose reference no search could have given: {reason}", ours=True
+                    f"{ERROR_KINDS[kind]} whose reference no search could have given: {reason}",
+                    ours=True,
                 ),
                 count,
                 "",
@@ -499,7 +512,9 @@ class Diagnosis(Result):
             for reason, count in reasons.items()
         ]
         table = Table(["", "count", "share, 95 %", "by log P alone"], rows)
-        return Section("Search errors and model errors", [table, muted(EXPLAINED)], in_terminal=1)
+        return Section(
+            "Search errors and model errors", [table, muted(VERDICTS_NOTE)], in_terminal=1
+        )
 
     def _lengths(self) -> Section:
         unit, by_length = self.by_length
@@ -538,7 +553,7 @@ def diagnose(
     checkpoint: str | None = None,
     device: str | None = None,
     limit: int | None = None,
-    sweep: Sequence[int] = BEAMS,
+    sweep: Sequence[int] = SWEPT_BEAMS,
     accept_recipe: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Diagnosis:
@@ -577,7 +592,7 @@ def diagnose(
             run, model, dataset, run.task.by_input(dataset)[:limit]
         )
     search_errors.decode_best(
-        run, model, [sentence.source_ids for sentence in scored[:WARM_UP]], search
+        run, model, [sentence.source_ids for sentence in scored[:WARM_UP_SENTENCES]], search
     )
     tried = {
         width: _try_width(run, model, scored, width, seconds, progress)
@@ -585,7 +600,7 @@ def diagnose(
     }
     measured, judged = tried[search.beam]
     with _timed(seconds, "watching"):
-        examples = {verdict: _examples(run, model, judged, verdict) for verdict in KINDS}
+        examples = {verdict: _examples(run, model, judged, verdict) for verdict in ERROR_KINDS}
     widths = (
         Sweep(sweep_metric(run.task), [width for width, _ in tried.values()], search.beam)
         if sweep
@@ -614,11 +629,11 @@ def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
 def _try_width(
     run: Run,
     model: Generator,
-    scored: Sequence[Scored],
+    scored: Sequence[ScoredReference],
     beam: int,
     seconds: dict[str, float],
     progress: Progress,
-) -> tuple[Width, list[Judged]]:
+) -> tuple[BeamResult, list[JudgedOutput]]:
     """What a width of the beam gives, in all and sentence by sentence."""
     part = f"beam {beam}"
     moved = summed(partial(progress, part), len(scored))
@@ -634,12 +649,12 @@ def _try_width(
         )
         metrics = search_errors.metrics_of(run, outputs, references)
         draws = resampled(outputs, references, run.task, run.recipe.evaluation)
-    return Width(beam, seconds[part], metrics, draws, Tally.of(judged)), judged
+    return BeamResult(beam, seconds[part], metrics, draws, Tally.of(judged)), judged
 
 
 def _examples(
-    run: Run, model: Generator, judged: Sequence[Judged], verdict: Verdict
-) -> list[tuple[Judged, Outcome]]:
+    run: Run, model: Generator, judged: Sequence[JudgedOutput], verdict: Verdict
+) -> list[tuple[JudgedOutput, Outcome]]:
     """The errors of a kind with the lowest chrF, among equals those with the largest difference of
     the objective.
 
@@ -649,7 +664,7 @@ def _examples(
     errors.sort(
         key=lambda error: (error.chrf, -abs(error.scored.best.objective - error.written.objective))
     )
-    worst = errors[:EXAMPLES]
+    worst = errors[:EXAMPLES_PER_KIND]
     sources = [error.scored.source_ids for error in worst]
     references = [error.scored.best.tokens for error in worst]
     outcomes = outcomes_of(run, model, sources, references, run.recipe.search)

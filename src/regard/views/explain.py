@@ -45,17 +45,24 @@ from regard.text.files import FileInput, Parts, parts_of
 from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
-from regard.views.attention import NAMES, Attention, Kind, Pieces, Step, module_calls
-from regard.views.explanation import Explanation, Occlusion, Options, Story, View
+from regard.views.attention import (
+    ATTENTION_NAMES,
+    Attention,
+    AttentionKind,
+    PredictedToken,
+    TextPieces,
+    module_calls,
+)
+from regard.views.explanation import Explanation, Occlusion, StoryAttention, View, ViewOptions
 from regard.views.report import Numbers
 
 MASK_PADDING = 3
 """Padding tokens for a view of the masks, which otherwise would have nothing to hide."""
-MOST_WORDS = 512
+MAX_OCCLUDED_WORDS = 512
 """Longest text in words that is read again without each: each word costs one more reading of it."""
-POSITIONS = 50
+SHOWN_POSITIONS = 50
 """Position encodings that are shown."""
-CANDIDATES = 5
+CANDIDATES_PER_STEP = 5
 """Likeliest tokens that are kept for each step."""
 
 
@@ -126,7 +133,7 @@ def explain(
         positions=positions_of(model),
         mix=mix,
         occlusion=occlusion,
-        options=Options(view),
+        options=ViewOptions(view),
     )
 
 
@@ -151,10 +158,10 @@ def _check_options(
         )
 
 
-def _answered(probabilities: Mapping[str, float]) -> tuple[Step, ...]:
+def _answered(probabilities: Mapping[str, float]) -> tuple[PredictedToken, ...]:
     """The answer, and the others; the likeliest comes first."""
     (best, probability), *_ = probabilities.items()
-    return (Step(best, probability, 1, tuple(probabilities.items())),)
+    return (PredictedToken(best, probability, 1, tuple(probabilities.items())),)
 
 
 @torch.inference_mode()
@@ -194,7 +201,7 @@ def _read_pair(
         picture = encoded
         names = tuple(encoded.names())
         source = images_of([encoded])
-        pieces = Pieces(names, tuple(range(len(names))))
+        pieces = TextPieces(names, tuple(range(len(names))))
     else:
         source, pieces = _padded(run.tokenizers["source"], encoded, padding)
     read, _ = _padded(vocabulary, [vocabulary.begin, *ids], padding)
@@ -216,7 +223,7 @@ def _read_pair(
     )
 
 
-def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> Pieces:
+def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> TextPieces:
     """The tokens `ids`. Special tokens, `<unk>` among them, are words of their own.
 
     A word begins with the mark `▁`, or, in vocabularies that write `##` before continuations,
@@ -232,10 +239,10 @@ def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> Pieces:
         after_special = position == 0 or ids[position - 1] in special
         if begins or after_special or ids[position] in special:
             starts.append(position)
-    return Pieces(pieces, tuple(starts))
+    return TextPieces(pieces, tuple(starts))
 
 
-def _padded(tokenizer: Tokenizer, ids: Sequence[int], padding: int) -> tuple[Padded, Pieces]:
+def _padded(tokenizer: Tokenizer, ids: Sequence[int], padding: int) -> tuple[Padded, TextPieces]:
     padded = [*ids, *[tokenizer.pad] * padding]
     tokens = Padded.of(torch.tensor([padded]), torch.tensor([len(ids)]), Spelling.of_rows([padded]))
     return tokens, pieces_of(tokenizer, padded)
@@ -285,7 +292,7 @@ def _read_text(
             states_BLD = model.states(batch)
         return states_BLD
 
-    def answer(_: Tensor) -> tuple[Step, ...]:
+    def answer(_: Tensor) -> tuple[PredictedToken, ...]:
         """Of a classifier, which reads its input again."""
         [again] = task.answers.predict(model, [FileInput(text, "input")])
         return _answered(again.to_json()["probabilities"])
@@ -378,7 +385,7 @@ def _explain_story(
         weights_NS = model(batch).p_NBIS[:, 0, model.winner].float().cpu().numpy()
     kept = int(examples.columns["sizes"].lengths[0])
     [answers] = task.answers.results(model, examples)
-    story = Story(
+    story = StoryAttention(
         sentences=typed.story[-kept:],
         numbers=typed.numbers[-kept:],
         forgotten=len(typed.story) - kept,
@@ -391,7 +398,7 @@ def _explain_story(
     )
     [best] = steps = _answered(answers)
 
-    def follow(logits_BIV: Tensor) -> tuple[Step, ...]:
+    def follow(logits_BIV: Tensor) -> tuple[PredictedToken, ...]:
         p_V = logits_BIV[0, model.winner].float().softmax(-1)
         top = p_V.topk(len(answers))
         names = run.tokenizers["text"].tokens(top.indices.tolist())
@@ -428,7 +435,7 @@ def record(model: nn.Module, reading: Explanation) -> tuple[Tensor, dict[str, At
     visible = recorded.by_name(model, visible=True)
     attentions = dict[str, Attention]()
     for name, weights_BHQK in recorded.by_name(model).items():
-        kind: Kind = "decoder"
+        kind: AttentionKind = "decoder"
         queries = keys = inputs
         if fnmatch(name, getattr(model, "alignment", "")):
             kind = "alignment"
@@ -439,7 +446,7 @@ def record(model: nn.Module, reading: Explanation) -> tuple[Tensor, dict[str, At
             queries = source
             keys = source
         count = weights_BHQK.shape[2]  # a recurrent decoder takes no step for padding
-        queries = Pieces(
+        queries = TextPieces(
             queries.texts[:count], tuple(start for start in queries.starts if start < count)
         )
         number = re.search(r"\.(\d+)\.", name)
@@ -453,7 +460,7 @@ def record(model: nn.Module, reading: Explanation) -> tuple[Tensor, dict[str, At
 
 def roll_out(
     attentions: Mapping[str, Attention], *, residual: bool = True
-) -> dict[Kind, list[Attention]]:
+) -> dict[AttentionKind, list[Attention]]:
     """How much of each token there is in the states after each layer, by kind; empty without
     self-attention.
 
@@ -466,7 +473,8 @@ def roll_out(
     or the regions of an image, hold; the shares of source and target tokens sum to 1 together.
     """
     layers = {
-        kind: [layer for layer in attentions.values() if layer.kind == kind] for kind in NAMES
+        kind: [layer for layer in attentions.values() if layer.kind == kind]
+        for kind in ATTENTION_NAMES
     }
     encoder = layers["encoder"]
     decoder = layers["decoder"]
@@ -474,7 +482,7 @@ def roll_out(
     if not decoder and (cross or not encoder):
         return {}
     share = 0.5 if residual else 1.0
-    rolled = dict[Kind, list[Attention]]()
+    rolled = dict[AttentionKind, list[Attention]]()
 
     def mix(attention: Attention, read: Numbers, before: Numbers) -> Numbers:
         mixed: Numbers = (
@@ -508,7 +516,11 @@ def positions_of(model: nn.Module) -> Numbers | None:
     such encoding."""
     for module in model.modules():
         if isinstance(module, Positions) and module.kind != "none":
-            count = min(POSITIONS, module.longest) if module.kind == "learned" else POSITIONS
+            count = (
+                min(SHOWN_POSITIONS, module.longest)
+                if module.kind == "learned"
+                else SHOWN_POSITIONS
+            )
             zeros_1LD = torch.zeros(1, count, module.width, device=device_of(model))
             encodings_LD: Numbers = module(zeros_1LD)[0].float().cpu().numpy()
             return encodings_LD
@@ -522,7 +534,7 @@ def steps_of(
     places: Sequence[int],
     written: Sequence[int],
     hidden_BTD: Tensor,
-) -> tuple[Step, ...]:
+) -> tuple[PredictedToken, ...]:
     """The model's own probabilities, also of tokens that the search may not write; where none are
     `written`, of the likeliest ones that are not special."""
     if not places:
@@ -534,7 +546,7 @@ def steps_of(
     p_PV = log_probabilities(logits_PV).exp().cpu()
     p_P1 = p_PV.gather(1, torch.tensor(written)[:, None])
     ranks = ((p_PV > p_P1).sum(1) + 1).tolist()
-    likeliest = p_PV.topk(min(CANDIDATES, p_PV.shape[1]))
+    likeliest = p_PV.topk(min(CANDIDATES_PER_STEP, p_PV.shape[1]))
     columns = (
         tokenizer.pieces(written),
         p_P1[:, 0].tolist(),
@@ -546,7 +558,7 @@ def steps_of(
     for piece, p, rank, ids, probabilities in zip(*columns, strict=True):
         # Each alone: side by side, the bytes of alternatives would be read as one character.
         tokens = [tokenizer.pieces([token])[0] for token in ids.tolist()]
-        steps.append(Step(piece, p, rank, tuple(zip(tokens, probabilities, strict=True))))
+        steps.append(PredictedToken(piece, p, rank, tuple(zip(tokens, probabilities, strict=True))))
     return tuple(steps)
 
 
@@ -614,7 +626,7 @@ def _tags(task: Any, model: Headed, text: str) -> Occlusion:
     return Occlusion(answers, tuple(map(float, values)), tuple(words[:kept]), falls_WA[:kept])
 
 
-class Shortened(NamedTuple):
+class InputWithoutWord(NamedTuple):
     """An input without one word."""
 
     text: Parts
@@ -624,7 +636,7 @@ class Shortened(NamedTuple):
 
 def _shortened(
     task: Task, model: Headed, fields: Sequence[str], answer: Span | None = None
-) -> list[Shortened]:
+) -> list[InputWithoutWord]:
     """The input without each word, where the model can still read it; an answer in the second text
     stays."""
     words = [
@@ -637,14 +649,14 @@ def _shortened(
     for number, span in words:
         if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
             texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
-            inputs.append(Shortened(Parts(*texts), fields[number][slice(*span)], span))
+            inputs.append(InputWithoutWord(Parts(*texts), fields[number][slice(*span)], span))
     unreadable = task.answers.encode_inputs(
         model, inputs_of([shortened.text for shortened in inputs])
     ).unreadable
     return [shortened for row, shortened in enumerate(inputs) if row not in unreadable]
 
 
-def _occlusion(name: str, values: Sequence[float], inputs: Sequence[Shortened]) -> Occlusion:
+def _occlusion(name: str, values: Sequence[float], inputs: Sequence[InputWithoutWord]) -> Occlusion:
     """Of one answer, given its value for the text and for the text without each word."""
     falls_WA = np.array([[values[0] - value] for value in values[1:]])
     return Occlusion(
@@ -664,6 +676,8 @@ def without(text: str, span: Span) -> str:
 
 
 def _check_count(words: int) -> None:
-    if words > MOST_WORDS:
+    if words > MAX_OCCLUDED_WORDS:
         what = f"the text has {words:,} words, each of which would be left out once"
-        raise DecodeError(what, where="explain", hint=f"at most {MOST_WORDS}: give a part of it")
+        raise DecodeError(
+            what, where="explain", hint=f"at most {MAX_OCCLUDED_WORDS}: give a part of it"
+        )

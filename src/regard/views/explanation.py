@@ -21,7 +21,15 @@ from regard.layers.attention import recording
 from regard.tasks.story_answering import facts_found
 from regard.text.normalise import one_line
 from regard.views import attention as equations
-from regard.views.attention import NAMES, Attention, Given, Kind, Pieces, Step, Worked
+from regard.views.attention import (
+    ATTENTION_NAMES,
+    Attention,
+    AttentionKind,
+    ChangedScores,
+    PredictedToken,
+    TextPieces,
+    WorkedAttention,
+)
 from regard.views.labels import label, shorten
 from regard.views.render import SHADES
 from regard.views.report import (
@@ -52,31 +60,31 @@ View = Literal[
     "masks",
     "positions",
 ]
-Choice = int | str
+LayerOrHead = int | str
 """A layer or head by its number from 1; `mean`, over all of them; or `all`, a map for each."""
 
-MAPS = ("alignment", "encoder", "decoder")
-CHANGES = {
-    "layer": (*MAPS, "heads", "--numbers"),
-    "head": (*MAPS, "--numbers"),
-    "rollout": MAPS,
+MAP_VIEWS = ("alignment", "encoder", "decoder")
+OPTION_EFFECTS = {
+    "layer": (*MAP_VIEWS, "heads", "--numbers"),
+    "head": (*MAP_VIEWS, "--numbers"),
+    "rollout": MAP_VIEWS,
     "step": ("heads", "--numbers"),
-    "words": (*MAPS, "heads", "masks"),
-    "padding": (*MAPS, "heads", "masks", "--numbers"),
+    "words": (*MAP_VIEWS, "heads", "masks"),
+    "padding": (*MAP_VIEWS, "heads", "masks", "--numbers"),
 }
 """What each option changes: views, or the numbers of one attention."""
-WIDEST = 128
+MAX_SHOWN_DIMENSIONS = 128
 """Dimensions of the position encodings that are drawn."""
-FACT = "•"
+FACT_MARK = "•"
 """Marks a supporting fact of a story."""
-NAMED = 3
+WORDS_PER_TAG = 3
 """Words that are named for each tag."""
-LIKELIEST = 10
+MAX_SHOWN_LABELS = 10
 """Labels whose probabilities are shown."""
 
 
 @dataclass(frozen=True, eq=False)
-class Story:
+class StoryAttention:
     """A question about a story, how much each hop looked at each sentence, and whether that is
     where the answer is."""
 
@@ -118,10 +126,11 @@ class Story:
             "facts_found": facts_found(self.looked, self.facts) if self.facts else None,
         }
 
-    def report(self, title: str, answered: Step) -> Report:
+    def report(self, title: str, answered: PredictedToken) -> Report:
         """The weights as a table and as a map: a row for each sentence, a column for each hop."""
         marks = [
-            FACT if place in (self.facts or ()) else " " for place in range(len(self.sentences))
+            FACT_MARK if place in (self.facts or ()) else " "
+            for place in range(len(self.sentences))
         ]
         lines = zip(self.numbers, marks, self.sentences, strict=True)
         rows = [*(f"{number:3}{mark} {text}" for number, mark, text in lines), "     (nothing)"]
@@ -132,7 +141,7 @@ class Story:
             for row in values
         ]
         table = [[row, *weights] for row, weights in zip(rows, shaded, strict=True)]
-        notes = [f"{FACT} marks a supporting fact."] if self.facts else []
+        notes = [f"{FACT_MARK} marks a supporting fact."] if self.facts else []
         heat_map = HeatMap(rows, hops, values, title, label_width=min(60, max(map(cell_len, rows))))
         maps = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
         answers = Table(["answer", "probability"], answered.candidates, formats=[".3f"])
@@ -216,7 +225,11 @@ class Occlusion:
             ]
         table_rows = []
         for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True):
-            most = [w for w in np.argsort(-falls_W, kind="stable")[:NAMED] if falls_W[w] >= 0.0005]
+            most = [
+                w
+                for w in np.argsort(-falls_W, kind="stable")[:WORDS_PER_TAG]
+                if falls_W[w] >= 0.0005
+            ]
             named = "  ".join(f"{words[w]} {falls_W[w]:+.3f}" for w in most)
             table_rows.append([one_line(answer), value, named or Cell("no single word", ours=True)])
         table = Table(
@@ -230,13 +243,13 @@ class Occlusion:
 
 
 @dataclass(frozen=True)
-class Options:
+class ViewOptions:
     """What to show of an explanation."""
 
     view: View | None = None
     """None: the first that the model has."""
-    layer: Choice = "mean"
-    head: Choice = "mean"
+    layer: LayerOrHead = "mean"
+    head: LayerOrHead = "mean"
     rollout: bool = False
     words: bool = False
     step: int | None = None
@@ -255,20 +268,20 @@ class Explanation(Result):
     forward: Callable[[], Tensor]
     """Runs the model on the batch again: the hidden states [1, T, D] that its readout or head
     reads."""
-    follow: Callable[[Tensor], tuple[Step, ...]]
+    follow: Callable[[Tensor], tuple[PredictedToken, ...]]
     """What the model predicts, from what `forward` gives."""
-    source: Pieces = field(default_factory=Pieces)
-    inputs: Pieces = field(default_factory=Pieces)
+    source: TextPieces = field(default_factory=TextPieces)
+    inputs: TextPieces = field(default_factory=TextPieces)
     """What the decoder reads."""
-    target: Pieces = field(default_factory=Pieces)
+    target: TextPieces = field(default_factory=TextPieces)
     """What was written, with `</s>`."""
     attentions: Mapping[str, Attention] = field(default_factory=dict)
-    rollouts: Mapping[Kind, Sequence[Attention]] = field(default_factory=dict)
+    rollouts: Mapping[AttentionKind, Sequence[Attention]] = field(default_factory=dict)
     """Attention rollout up to each layer; empty where the model has no layers of self-attention."""
     whole: int = 0
     """The position of the query that stands for a text as a whole: [CLS] of BERT, the last token of
     GPT."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PredictedToken, ...] = ()
     positions: Numbers | None = None
     """[50, D], the encodings of the first positions; None where the model has none."""
     prediction: Mapping[str, Any] = field(default_factory=dict)
@@ -279,10 +292,10 @@ class Explanation(Result):
     """How layers are mixed (Peters et al. 2018, equation 1): `shares` by layer, `gamma`, whether it
     is `learned`."""
     occlusion: Occlusion | None = None
-    story: Story | None = None
-    options: Options = Options()
+    story: StoryAttention | None = None
+    options: ViewOptions = ViewOptions()
 
-    def select(self, options: Options) -> Explanation:
+    def select(self, options: ViewOptions) -> Explanation:
         if not options.words:
             return replace(self, options=options)
         starts = self.of_kind(self.kinds[0])[0].queries.starts if self.attentions else ()
@@ -305,9 +318,9 @@ class Explanation(Result):
         """Refuse an option that would change nothing in the view, or in the numbers of one
         attention."""
         shown = "--numbers" if numbers else self.view
-        defaults = vars(Options()) | {"padding": None}
+        defaults = vars(ViewOptions()) | {"padding": None}
         given = vars(self.options) | {"padding": padding}
-        for name, changed in CHANGES.items():
+        for name, changed in OPTION_EFFECTS.items():
             if given[name] != defaults[name] and shown not in changed:
                 hint = f"it changes {', '.join(changed)}"
                 raise DecodeError(f"it does not change {shown}", where=f"--{name}", hint=hint)
@@ -327,16 +340,18 @@ class Explanation(Result):
     @property
     def weights(self) -> Numbers:
         """Attention over the source, [T, S]: the mean over layers and heads."""
-        return self.select(Options("alignment")).heat_maps()[0].values
+        return self.select(ViewOptions("alignment")).heat_maps()[0].values
 
-    def of_kind(self, kind: Kind) -> list[Attention]:
+    def of_kind(self, kind: AttentionKind) -> list[Attention]:
         """The attentions of a kind, first layer first."""
         return [attention for attention in self.attentions.values() if attention.kind == kind]
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[AttentionKind]:
         return (
-            ["hops"] if self.story is not None else [kind for kind in NAMES if self.of_kind(kind)]
+            ["hops"]
+            if self.story is not None
+            else [kind for kind in ATTENTION_NAMES if self.of_kind(kind)]
         )
 
     @property
@@ -357,7 +372,7 @@ class Explanation(Result):
         """The view that is asked for, or the first that the model has; no option but `view` changes
         `occlusion`."""
         others = [view for view in self.views if view != "occlusion"]
-        plain = self.options.view is not None or self.options == Options()
+        plain = self.options.view is not None or self.options == ViewOptions()
         return self._view_of(self.views if plain else others or self.views)
 
     def _view_of(self, views: Sequence[View]) -> View:
@@ -380,9 +395,9 @@ class Explanation(Result):
         if kind == "mix":
             return self.inputs.texts or self.source.texts
         written = [step.token for step in self.steps] if kind != "encoder" else []
-        return written or self.of_kind(cast("Kind", kind))[0].queries.texts
+        return written or self.of_kind(cast("AttentionKind", kind))[0].queries.texts
 
-    def worked(self, scores: Given = None) -> Worked:
+    def worked(self, scores: ChangedScores = None) -> WorkedAttention:
         """One attention computed again for one query, equation by equation.
 
         By default this is attention over the source, its last layer, first head and first step. A
@@ -404,7 +419,7 @@ class Explanation(Result):
             )
         view = self._view_of(self.workable)
         queries = self.queries(self._view_of(self.workable))
-        attentions = [] if view in ("hops", "mix") else self.of_kind(cast("Kind", view))
+        attentions = [] if view in ("hops", "mix") else self.of_kind(cast("AttentionKind", view))
         layers = len(self.story.weights_NS) if self.story else max(1, len(attentions))
         heads = len(attentions[0].weights) if attentions else 1
         layer = _number("--layer", options.layer, layers, layers)
@@ -420,7 +435,7 @@ class Explanation(Result):
             "queries": list(queries),
             "step": step,
         }
-        token: Step | None = None
+        token: PredictedToken | None = None
         change: AbstractContextManager[object] = nullcontext()
         if attentions:
             attention = attentions[layer - 1]
@@ -443,7 +458,8 @@ class Explanation(Result):
             worked = equations.work_out_hop(self.model, self.batch, numbered, layer, scores)
             token = self.steps[0]
             worked = replace(
-                worked, title=f"{NAMES['hops']}, hop {layer} of {layers}: {self.story.question}"
+                worked,
+                title=f"{ATTENTION_NAMES['hops']}, hop {layer} of {layers}: {self.story.question}",
             )
             change = recording(
                 equations.replaced(self.model, int(self.model.winner), layer - 1, worked.weights_K)
@@ -467,7 +483,7 @@ class Explanation(Result):
             case "masks":
                 maps = {}  # once for all attentions of a kind with the same mask
                 for attention in self.attentions.values():
-                    name = NAMES[attention.kind]
+                    name = ATTENTION_NAMES[attention.kind]
                     values = attention.visible.astype(np.float64)
                     mask = _heat_map(
                         attention,
@@ -479,12 +495,12 @@ class Explanation(Result):
                 return [*maps.values()]
             case "positions":
                 assert self.positions is not None
-                shown = self.positions[:, :WIDEST]
+                shown = self.positions[:, :MAX_SHOWN_DIMENSIONS]
                 width = self.positions.shape[1]
                 rows, columns = (
                     [str(n) if n % 10 == 0 else "" for n in range(size)] for size in shown.shape
                 )
-                of = f" of {width}" if width > WIDEST else ""
+                of = f" of {width}" if width > MAX_SHOWN_DIMENSIONS else ""
                 title = f"positions 0 to {len(shown) - 1}, {shown.shape[1]}{of} dimensions"
                 return [HeatMap(rows, columns, shown, title, (title, "", ""))]
             case (
@@ -506,7 +522,7 @@ class Explanation(Result):
                 ]
         return []
 
-    def _attention_maps(self, kind: Kind) -> list[HeatMap]:
+    def _attention_maps(self, kind: AttentionKind) -> list[HeatMap]:
         """The maps of a kind of attention: of the mean over layers or heads, of one, or of each."""
         options = self.options
         attentions = self.of_kind(kind)
@@ -514,7 +530,7 @@ class Explanation(Result):
         counts = len(attentions), len(attentions[0].weights)
         layers = _numbers("--layer", options.layer, counts[0])
         # What differs between maps comes first: a title that is too long is cut at its end.
-        about = [self.title] if kind == "alignment" else [NAMES[kind], self.title]
+        about = [self.title] if kind == "alignment" else [ATTENTION_NAMES[kind], self.title]
         if options.rollout:
             if options.head != "mean":
                 raise DecodeError(
@@ -529,7 +545,7 @@ class Explanation(Result):
                 last = number or counts[0]
                 rolled = self.rollouts[kind][last - 1]
                 title = " · ".join([f"rolled out to layer {last}", *about])
-                choice = [NAMES[kind], f"layer {last}", "rolled out up to this layer"]
+                choice = [ATTENTION_NAMES[kind], f"layer {last}", "rolled out up to this layer"]
                 maps.append(_heat_map(rolled, rolled.weights[0], title, *choice))
             return maps
         for layer, head in product(layers, _numbers("--head", options.head, counts[1])):
@@ -546,7 +562,7 @@ class Explanation(Result):
                     [weights_HQK.mean(0, dtype=np.float64) for weights_HQK in kept], axis=0
                 )
             names = list[str]()
-            choice = [NAMES[kind]]
+            choice = [ATTENTION_NAMES[kind]]
             for what, number, count in zip(("layer", "head"), (layer, head), counts, strict=True):
                 names += [] if number is None else [f"{what} {number}"]
                 choice.append(
@@ -583,18 +599,18 @@ class Explanation(Result):
     def _all_maps(self) -> Iterator[HeatMap]:
         """Every map of a page: each layer's heads and their mean, the mean of all, rollouts, and
         the other views."""
-        pages = list[Options]()
+        pages = list[ViewOptions]()
         for kind in self.kinds:
             attentions = self.of_kind(kind)
-            pages.append(Options(kind))
+            pages.append(ViewOptions(kind))
             for layer in range(1, len(attentions) + 1):
-                pages.append(Options(kind, layer))
-                pages += [Options(kind, layer, "all")] if len(attentions[0].weights) > 1 else []
-                pages += [Options(kind, layer, rollout=True)] if self.rollouts else []
+                pages.append(ViewOptions(kind, layer))
+                pages += [ViewOptions(kind, layer, "all")] if len(attentions[0].weights) > 1 else []
+                pages += [ViewOptions(kind, layer, rollout=True)] if self.rollouts else []
         pages += [
-            Options("heads"),
-            Options("masks"),
-            *([] if self.positions is None else [Options("positions")]),
+            ViewOptions("heads"),
+            ViewOptions("masks"),
+            *([] if self.positions is None else [ViewOptions("positions")]),
         ]
         for options in pages:
             yield from replace(self, options=options).heat_maps()
@@ -620,7 +636,7 @@ class Explanation(Result):
 
     def _sections(self, view: View) -> Iterator[Section]:
         if self.picture is not None and self.of_kind("alignment"):
-            options = self.options if view == "alignment" else Options("alignment")
+            options = self.options if view == "alignment" else ViewOptions("alignment")
             shown = self.picture.shown
             names = self.picture.names()
             pixels = (
@@ -641,11 +657,16 @@ class Explanation(Result):
                 "Regions that each word looked at", parts, view == "alignment", len(images)
             )
         if self.attentions:
-            selected = self.heat_maps() if view in (*MAPS, "heads", "masks", "positions") else []
+            selected = (
+                self.heat_maps() if view in (*MAP_VIEWS, "heads", "masks", "positions") else []
+            )
             maps = {heat_map.choice: heat_map for heat_map in (*self._all_maps(), *selected)}
             places = [[*maps].index(heat_map.choice) for heat_map in selected] or [0]
             part = HeatMaps(
-                [*maps.values()], ("Show", "Layer", "Heads"), places, tokens=[*NAMES.values()]
+                [*maps.values()],
+                ("Show", "Layer", "Heads"),
+                places,
+                tokens=[*ATTENTION_NAMES.values()],
             )
             yield _section(
                 "Attention",
@@ -657,7 +678,9 @@ class Explanation(Result):
             p = self.prediction.get("probabilities")
             if p is not None:
                 likeliest = Table(
-                    ["label", "probability"], [*islice(p.items(), LIKELIEST)], formats=[".3f"]
+                    ["label", "probability"],
+                    [*islice(p.items(), MAX_SHOWN_LABELS)],
+                    formats=[".3f"],
                 )
                 parts = [parts[0], likeliest, *parts[1:]]
             yield _section(
@@ -745,7 +768,7 @@ def _section(heading: str, parts: Sequence[Part], selected: bool, in_terminal: i
     )
 
 
-def _numbers(option: str, choice: Choice, count: int) -> list[int | None]:
+def _numbers(option: str, choice: LayerOrHead, count: int) -> list[int | None]:
     """The layer or head of each map, from 1; None is the mean over all."""
     if choice == "all":
         return [*range(1, count + 1)]
@@ -753,7 +776,7 @@ def _numbers(option: str, choice: Choice, count: int) -> list[int | None]:
 
 
 def _number(
-    option: str, choice: Choice | None, count: int, default: int = 1, also: str = ""
+    option: str, choice: LayerOrHead | None, count: int, default: int = 1, also: str = ""
 ) -> int:
     """The number of a layer, head or step, from 1 to `count`; `also` names what else is allowed."""
     number = default if choice in (None, "mean") else choice

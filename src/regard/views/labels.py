@@ -10,7 +10,7 @@ from rich.cells import cell_len, chop_cells, split_graphemes
 from regard.text.normalise import one_line
 from regard.views.report import Cell, Report, Result, Section, Table
 
-TITLES = {
+METRIC_TITLES = {
     "bleu": "BLEU",
     "bleu1": "BLEU-1",
     "bleu2": "BLEU-2",
@@ -31,7 +31,7 @@ TITLES = {
     "f1": "F1",
     "pearson": "Pearson's r",
 }
-DECIMALS = dict.fromkeys(
+METRIC_DECIMALS = dict.fromkeys(
     (
         "exact_match",
         "accuracy",
@@ -48,11 +48,11 @@ DECIMALS = dict.fromkeys(
     3,
 )
 """Of metrics that are about 1; others go to 100 or beyond and get two decimals."""
-HUGE = 1e7
+HUGE_VALUE = 1e7
 """A perplexity from here on is written with three digits and its power of ten."""
-COLUMNS = 12
+MAX_METRIC_COLUMNS = 12
 """Most columns of a table of metrics."""
-CONFUSION = "rows are true labels, columns are predicted labels"
+CONFUSION_NOTE = "rows are true labels, columns are predicted labels"
 
 
 def label(piece: str) -> str:
@@ -89,7 +89,7 @@ def number(value: float) -> str:
 
 def number_text(value: float, decimals: int, *, sign: str = "") -> str:
     """With commas between the thousands; with three digits where it is huge."""
-    return f"{value:{sign}.3g}" if abs(value) >= HUGE else f"{value:{sign},.{decimals}f}"
+    return f"{value:{sign}.3g}" if abs(value) >= HUGE_VALUE else f"{value:{sign},.{decimals}f}"
 
 
 def count_text(count: int, units: str) -> str:
@@ -102,7 +102,7 @@ def percent(share: float) -> str:
 
 
 def title(metric: str) -> str:
-    return TITLES.get(metric, metric)
+    return METRIC_TITLES.get(metric, metric)
 
 
 def main_metric(metrics: Sequence[str]) -> str:
@@ -112,12 +112,12 @@ def main_metric(metrics: Sequence[str]) -> str:
 
 def rounds_to_zero(metric: str, difference: float) -> bool:
     """Whether a difference is zero in the digits that are shown."""
-    return round(difference, DECIMALS.get(metric, 2)) == 0
+    return round(difference, METRIC_DECIMALS.get(metric, 2)) == 0
 
 
 def score_text(metric: str, score: float, *, sign: str = "") -> str:
     """A score or, with the sign "+", a difference of scores; zero is never written as -0.00."""
-    text = number_text(score, DECIMALS.get(metric, 2), sign=sign)
+    text = number_text(score, METRIC_DECIMALS.get(metric, 2), sign=sign)
     return text.replace("-", "+" if sign else "") if rounds_to_zero(metric, score) else text
 
 
@@ -157,9 +157,11 @@ def metric_tables(metrics: Mapping[str, Any]) -> Iterator[Table]:
             for name, part in group.items()
         }
         columns = [*next(iter(parts.values()), {})]
-        if len(columns) <= COLUMNS and all([*part] == columns for part in parts.values()):
+        if len(columns) <= MAX_METRIC_COLUMNS and all(
+            [*part] == columns for part in parts.values()
+        ):
             rows = [[name, *map(_value_text, part.values())] for name, part in parts.items()]
-            notes = [CONFUSION] if key == "confusion" else []
+            notes = [CONFUSION_NOTE] if key == "confusion" else []
             yield from [Table([key, *columns], rows, notes=notes)] if rows else []
         else:
             counts = [

@@ -56,9 +56,9 @@ from regard.views.report import (
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-PAGE = (".html", ".htm")
-PICTURES = (".svg", ".png")
-UNBROKEN = re.compile(r"▁[^\s<]+|(?<![^\s>(])--[^\s<]+")
+PAGE_SUFFIXES = (".html", ".htm")
+PICTURE_SUFFIXES = (".svg", ".png")
+UNBREAKABLE = re.compile(r"▁[^\s<]+|(?<![^\s>(])--[^\s<]+")
 """Tokens and options, which a browser would break after ▁ or a hyphen."""
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b5b5b", "#8c6d31")
 """Okabe and Ito 2008, "Color Universal Design", without yellow, which is too pale; then grey and
@@ -76,29 +76,29 @@ KOREAN_FILE = Path(__file__).parent / "fonts" / "RegardSansKR.otf"
 """All Hangul syllables and the symbols of KS X 1001, from Noto Sans CJK (scripts/subset_font)."""
 FONTS = ("Noto Sans CJK KR", "Noto Sans KR", "Apple SD Gothic Neo", "Malgun Gothic", "NanumGothic")
 """Fonts with Hangul and Latin letters: Linux (two names), macOS, Windows, Linux again."""
-CELL = 0.28
+CELL_SIDE = 0.28
 """Inches of a cell's side."""
-LARGEST = 30.0
+MAX_PICTURE_SIDE = 30.0
 """Longest side of a picture in inches."""
 DOTS = 110
 TITLE_SIZE = 11
 TITLE_LINES = 3
-LEAST_RANGE = 0.01
+MIN_AXIS_RANGE = 0.01
 """Of the vertical axis of curves, as a share of its largest value."""
-ACROSS = 6
+MAX_PANELS_PER_ROW = 6
 """Most panels of an image map in a row."""
 
 Panel = HeatMap | Curves | Bars | ImageMap | Tree
 SHADES = " ·░▒▓█"
 """From the lower end of the scale of a heat map to the upper one."""
-BLOCKS = "█▒░▓"
+BAR_BLOCKS = "█▒░▓"
 """What the bars of each series are made of."""
-NAMES = (None, 24, 12)
+FIRST_COLUMN_WIDTHS = (None, 24, 12)
 """Widths of the first column that are tried before a column is left out: as wide as its cells, then
 folded."""
-NO_TERMINAL = 10_000
+UNLIMITED_WIDTH = 10_000
 """Width of a file or a pipe."""
-LONGEST = 300
+MAX_CELL_WIDTH = 300
 """Columns of a cell's text; a page has all of it."""
 
 
@@ -115,7 +115,7 @@ def show(report: Report, console: Console | None = None) -> None:
     if console is None:
         console = Console(highlight=False, soft_wrap=True)
         if not console.is_terminal and "COLUMNS" not in os.environ:
-            console.width = NO_TERMINAL
+            console.width = UNLIMITED_WIDTH
     if report.opening:
         _print(console, report.opening)
     for section in report.sections:
@@ -181,11 +181,13 @@ def _show_table(table: Table, console: Console) -> None:
     cut."""
     last = len(table.columns)
     removable = [column for column in range(1, last) if table.numeric[column]]
-    for count, width in product(range(len(removable), -1, -1), NAMES):
+    for count, width in product(range(len(removable), -1, -1), FIRST_COLUMN_WIDTHS):
         kept = [column for column in range(last) if column not in removable[count:]]
         drawn = _rich_table(table, kept, width)
         if (
-            console.measure(drawn, options=console.options.update(max_width=NO_TERMINAL)).minimum
+            console.measure(
+                drawn, options=console.options.update(max_width=UNLIMITED_WIDTH)
+            ).minimum
             <= console.width
         ):
             break
@@ -200,7 +202,7 @@ def _show_table(table: Table, console: Console) -> None:
 
 
 def _rich_table(table: Table, kept: Sequence[int], width: int | None) -> RichTable:
-    rows = [[shorten(printable(cell.text), LONGEST) for cell in row] for row in table.cells]
+    rows = [[shorten(printable(cell.text), MAX_CELL_WIDTH) for cell in row] for row in table.cells]
     drawn = RichTable(box=box.SIMPLE_HEAD, show_header=any(table.columns))
     for column in kept:
         longest = max((cell_len(row[column]) for row in rows), default=0)
@@ -246,14 +248,14 @@ def _bars(bars: Bars, width: int) -> Iterator[str]:
     margin = max(map(cell_len, names))
     unit = bars.longest / max(1, width - margin - 10)
     several = len(bars.series) > 1
-    blocks = [BLOCKS[n % len(BLOCKS)] for n in range(len(bars.series))]
+    blocks = [BAR_BLOCKS[n % len(BAR_BLOCKS)] for n in range(len(bars.series))]
     if several:
         yield "  ".join(
             f"{block} {series}" for block, series in zip(blocks, bars.series, strict=True)
         )
     for name, *values in zip(names, *bars.series.values(), strict=True):
         drawn = (
-            (blocks[n] if value >= 0 else BLOCKS[1]) * round(abs(value) / unit)
+            (blocks[n] if value >= 0 else BAR_BLOCKS[1]) * round(abs(value) / unit)
             for n, value in enumerate(values)
         )
         value_text = "" if several else f" {values[0]:8.3f}"
@@ -303,7 +305,7 @@ def _panel(heat_map: HeatMap, columns: slice, margin: int, cell: int) -> Iterato
 
 def check_output(
     path: Path | None,
-    allowed: Collection[str] = PAGE[:1],
+    allowed: Collection[str] = PAGE_SUFFIXES[:1],
     inputs: Iterable[object] = (),
     *,
     overwrite: bool = False,
@@ -313,20 +315,20 @@ def check_output(
     if path is None:
         return
     suffix = path.suffix.lower()
-    if suffix not in allowed and not (suffix in PAGE and PAGE[0] in allowed):
+    if suffix not in allowed and not (suffix in PAGE_SUFFIXES and PAGE_SUFFIXES[0] in allowed):
         what = f"cannot write a {path.suffix or 'file without suffix'}"
         raise RegardError(what, where=str(path), hint=f"allowed: {', '.join(allowed)}")
     check_writable(path, "--out", inputs, overwrite=overwrite)
-    if suffix in PICTURES:
+    if suffix in PICTURE_SUFFIXES:
         _module("", path)
 
 
 def write_result(result: Result, path: Path, *, option: str = "--out") -> None:
     """Write a result as the picture or page that the suffix names, else as JSON."""
     content: Iterable[bytes] = map(str.encode, json_line(result))
-    if path.suffix.lower() in PICTURES:
+    if path.suffix.lower() in PICTURE_SUFFIXES:
         content = [draw(in_language(result.report()).figures, path)]
-    elif path.suffix.lower() in PAGE:
+    elif path.suffix.lower() in PAGE_SUFFIXES:
         content = [page(result.report()).encode()]
     write(path, content, option=option)
 
@@ -364,7 +366,7 @@ def _templates() -> Environment:
     environment.trim_blocks = environment.lstrip_blocks = True
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     environment.filters["unbroken"] = lambda text: Markup(
-        re.sub(UNBROKEN, r'<span class="nowrap">\g<0></span>', str(escape(text)))
+        re.sub(UNBREAKABLE, r'<span class="nowrap">\g<0></span>', str(escape(text)))
     )
     environment.filters["markdown"] = lambda text: environment.filters["unbroken"](
         Markup(markdown.render(text))
@@ -407,7 +409,10 @@ def draw(figures: Sequence[Figure], path: Path) -> bytes:
     across = math.ceil(math.sqrt(len(panels)))
     down = math.ceil(len(panels) / across)
     widths, heights = zip(*map(_size, panels), strict=True)
-    wide, tall = min(LARGEST / across, max(widths)), min(LARGEST / down, max(heights))
+    wide, tall = (
+        min(MAX_PICTURE_SIDE / across, max(widths)),
+        min(MAX_PICTURE_SIDE / down, max(heights)),
+    )
     settings = {
         "font.family": families,
         "axes.unicode_minus": False,
@@ -456,13 +461,13 @@ def _size(panel: Panel) -> tuple[float, float]:
     match panel:
         case HeatMap():
             rows, columns = panel.values.shape
-            return max(4.0, columns * CELL + 2.5 + 0.11 * (panel.label_width - 18)), max(
-                3.0, rows * CELL + 2.5
+            return max(4.0, columns * CELL_SIDE + 2.5 + 0.11 * (panel.label_width - 18)), max(
+                3.0, rows * CELL_SIDE + 2.5
             )
         case Bars():
-            return 6.5, max(2.5, len(panel.categories) * CELL + 1.5)
+            return 6.5, max(2.5, len(panel.categories) * CELL_SIDE + 1.5)
         case ImageMap():
-            across = min(ACROSS, len(panel.words) + 1)
+            across = min(MAX_PANELS_PER_ROW, len(panel.words) + 1)
             return 1.6 * across, 1.9 * math.ceil((len(panel.words) + 1) / across) + 0.5
         case Curves():
             return 6.0, 4.0
@@ -505,7 +510,7 @@ def _draw_curves(axes: Any, curves: Curves) -> None:
     axes.set_ylim(bottom=0 if curves.from_zero else None)
     low, high = axes.get_ylim()
     # rounding is not to look like a change
-    if high - low < (least := LEAST_RANGE * max(abs(low), abs(high))):
+    if high - low < (least := MIN_AXIS_RANGE * max(abs(low), abs(high))):
         axes.set_ylim((low + high - least) / 2, (low + high + least) / 2)
     axes.ticklabel_format(axis="y", useOffset=False)
     if curves.x_ticks:
@@ -575,7 +580,7 @@ def _draw_heat_map(axes: Any, heat_map: HeatMap, path: Path) -> None:
 
 def _draw_image_map(place: Any, image: ImageMap) -> None:
     """The image, then once more for each word, dark where the word did not look."""
-    across = min(ACROSS, len(image.words) + 1)
+    across = min(MAX_PANELS_PER_ROW, len(image.words) + 1)
     down = math.ceil((len(image.words) + 1) / across)
     for n, word in enumerate(["", *image.words]):
         axes = place.add_subplot(down, across, n + 1)

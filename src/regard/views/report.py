@@ -23,10 +23,10 @@ from regard.language import IN_REPORTS, default_language, korean
 Numbers = npt.NDArray[np.floating]
 Tone = Literal["", "good", "bad", "muted", "code"]
 
-BUDGET = 1_900_000
+MAX_HEAT_MAP_BYTES = 1_900_000
 """Bytes for the values of all heat maps of a part. Base64 adds a third, and a page should stay
 below 3 MB."""
-ENTRY = 3
+SPARSE_VALUE_BYTES = 3
 """Bytes of a value that is stored with its column: one for the value, two for the column."""
 
 
@@ -269,17 +269,19 @@ class HeatMaps(Part):
 
     @property
     def kept(self) -> int | None:
-        """How many values of a row BUDGET allows beside the maps that are shown; None where it
+        """How many values of a row MAX_HEAT_MAP_BYTES allows beside the maps that are shown; None where it
         allows all."""
         bytes_of = [0 if heat_map.binary else heat_map.values.size for heat_map in self.maps]
-        if sum(bytes_of) <= BUDGET:
+        if sum(bytes_of) <= MAX_HEAT_MAP_BYTES:
             return None
         others = [
             place for place in range(len(self.maps)) if place not in self.shown and bytes_of[place]
         ]
         rows = sum(len(self.maps[place].rows) for place in others)
         return max(
-            1, (BUDGET - sum(bytes_of[place] for place in self.shown)) // (ENTRY * max(1, rows))
+            1,
+            (MAX_HEAT_MAP_BYTES - sum(bytes_of[place] for place in self.shown))
+            // (SPARSE_VALUE_BYTES * max(1, rows)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -453,7 +455,7 @@ class Report:
         return framed(self)
 
 
-OURS: dict[type, tuple[str, ...]] = {
+TRANSLATED_FIELDS: dict[type, tuple[str, ...]] = {
     Report: ("title", "opening", "conclusions", "sections"),
     Section: ("heading", "parts"),
     Text: ("paragraphs",),
@@ -468,7 +470,7 @@ OURS: dict[type, tuple[str, ...]] = {
     Branch: ("note",),
 }
 """The fields with texts of ours; others hold tokens, names and sentences of the data."""
-OUR_LABELS = re.compile(r"(layer|hop) \d.*|(right|each other) class")
+TRANSLATED_LABELS = re.compile(r"(layer|hop) \d.*|(right|each other) class")
 """Those beside a figure that are no tokens."""
 
 
@@ -487,7 +489,7 @@ def _korean(value: Any) -> Any:
         return [*map(_korean, value)]
     if isinstance(value, Mapping):
         return {_korean(name): part for name, part in value.items()}
-    texts = {name: _korean(getattr(value, name)) for name in OURS.get(type(value), ())}
+    texts = {name: _korean(getattr(value, name)) for name in TRANSLATED_FIELDS.get(type(value), ())}
     if isinstance(value, Table):
         cells = [
             [replace(cell, value=korean(cell.text)) if cell.ours else cell for cell in row]
@@ -498,7 +500,8 @@ def _korean(value: Any) -> Any:
         texts["x_ticks"] = [(x, _korean(text)) for x, text in value.x_ticks]
     for name in {HeatMap: ("rows", "columns"), Bars: ("categories",)}.get(type(value), ()):
         texts[name] = [
-            _korean(text) if OUR_LABELS.fullmatch(text) else text for text in getattr(value, name)
+            _korean(text) if TRANSLATED_LABELS.fullmatch(text) else text
+            for text in getattr(value, name)
         ]
     return replace(value, **texts) if texts else value
 

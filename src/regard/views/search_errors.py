@@ -25,31 +25,31 @@ from regard.text.normalise import nfc
 from regard.views.labels import percent
 
 Verdict = Literal["search", "model", "rule"]
-KINDS: dict[Verdict, str] = {
+ERROR_KINDS: dict[Verdict, str] = {
     "search": "search errors",
     "model": "model errors",
     "rule": "rule errors",
 }
 
-TIE = 1e-5
+SCORE_TOLERANCE = 1e-5
 """Scores that differ by less than this share are equal: the same sums in another order differ by as
 much."""
-UNKNOWN = "unknown token"
+UNKNOWN_TOKEN = "unknown token"
 """A reference that the vocabulary cannot write."""
 SAME_TOKENS = "same tokens"
 """An output that differs from the reference only in what the tokenizer does not keep."""
-UNKNOWN_NOTE = "the scores of the reference are of its tokens with <unk>, not of the text"
-AT_ONCE = 2_048
+UNKNOWN_REFERENCE_NOTE = "the scores of the reference are of its tokens with <unk>, not of the text"
+TOKENS_PER_BATCH = 2_048
 """Padded tokens of references that are checked against the rules together."""
-BUCKETS = 8
+MAX_BUCKETS = 8
 """Most groups of sentences by length."""
-OUTER = 0.01
+OUTLIER_SHARE = 0.01
 """The share of sentences at either end that get no group of their own: they join the first and the
 last one."""
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredReference:
     """A source and its reference, with the model's scores; of several references the best by the
     objective."""
 
@@ -68,10 +68,10 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedOutput:
     """One sentence: its reference and what was written."""
 
-    scored: Scored
+    scored: ScoredReference
     written: Hypothesis
     output: str
     chrf: float
@@ -107,7 +107,7 @@ class Judged:
     def unreachable(self) -> str | None:
         """Why no search could have given the reference, if so."""
         if self.scored.unknown:
-            return UNKNOWN
+            return UNKNOWN_TOKEN
         return (
             SAME_TOKENS if self.written.tokens == self.scored.best.tokens else self.scored.forbidden
         )
@@ -128,7 +128,7 @@ class Judged:
             "reference_objective": self.scored.best.objective,
             "output_objective": self.written.objective,
             "unreachable": self.unreachable,
-            **({"note": UNKNOWN_NOTE} if self.scored.unknown else {}),
+            **({"note": UNKNOWN_REFERENCE_NOTE} if self.scored.unknown else {}),
         }
 
 
@@ -137,7 +137,7 @@ def verdict_of(reference: float, output: float) -> Verdict:
     error."""
     return (
         "search"
-        if reference > output and not math.isclose(reference, output, rel_tol=TIE)
+        if reference > output and not math.isclose(reference, output, rel_tol=SCORE_TOLERANCE)
         else "model"
     )
 
@@ -156,10 +156,12 @@ def decode_best(
     return [best[row] for row in range(len(sources))]
 
 
-def judge(run: Run, scored: Sequence[Scored], written: Sequence[Hypothesis]) -> list[Judged]:
+def judge(
+    run: Run, scored: Sequence[ScoredReference], written: Sequence[Hypothesis]
+) -> list[JudgedOutput]:
     outputs = [run.tokenizers["target"].decode(hypothesis.tokens) for hypothesis in written]
     chrf = sentence_chrf(run, outputs, [sentence.references for sentence in scored])
-    return [Judged(*columns) for columns in zip(scored, written, outputs, chrf, strict=True)]
+    return [JudgedOutput(*columns) for columns in zip(scored, written, outputs, chrf, strict=True)]
 
 
 def metrics_of(
@@ -184,7 +186,7 @@ def sentence_chrf(
 
 def score_references(
     run: Run, model: Generator, dataset: Dataset, inputs: Sequence[Sequence[int]]
-) -> list[Scored]:
+) -> list[ScoredReference]:
     """Inputs, each given by its examples, with the scores of the reference that has the best
     objective; references that the vocabulary can write come first."""
     config = run.recipe.search
@@ -208,7 +210,7 @@ def score_references(
     sources = [run.task.source(dataset, row) for row in best]
     forbidden = why_forbidden(run.task, sources, [hypotheses[row].tokens for row in best], config)
     return [
-        Scored(
+        ScoredReference(
             dataset.where(row),
             dataset.texts["source"][row],
             texts[row],
@@ -233,7 +235,7 @@ def why_forbidden(
     target = task.tokenizers["target"]
     wording = wording_of(target, config, [None] * len(sources))
     reasons_of: dict[int, str | None] = {}
-    for rows in by_length([len(ids) for ids in targets], AT_ONCE):
+    for rows in by_length([len(ids) for ids in targets], TOKENS_PER_BATCH):
         batch = task.source_batch([sources[row] for row in rows])
         rules = Rules(batch, config, wording.of(rows), task.special_tokens)
         ids_BT = padded([targets[row] for row in rows], target.pad).ids_BL
@@ -244,7 +246,9 @@ def why_forbidden(
             for row, reason in zip(rows, reasons_B.tolist(), strict=True):
                 if reason and step < len(targets[row]) and row not in reasons_of:
                     reasons_of[row] = (
-                        UNKNOWN if targets[row][step] == target.unk else rules.names[reason - 1]
+                        UNKNOWN_TOKEN
+                        if targets[row][step] == target.unk
+                        else rules.names[reason - 1]
                     )
     return [reasons_of.get(row) for row in range(len(targets))]
 
@@ -286,10 +290,10 @@ class Tally:
     """The mean over the sentences."""
 
     @classmethod
-    def of(cls, judged: Sequence[Judged]) -> Tally:
+    def of(cls, judged: Sequence[JudgedOutput]) -> Tally:
         verdicts = [sentence.verdict for sentence in judged if sentence.error]
         mean = sum(sentence.chrf for sentence in judged) / len(judged)
-        search, model, rule = map(verdicts.count, KINDS)
+        search, model, rule = map(verdicts.count, ERROR_KINDS)
         return cls(len(judged), len(verdicts), search, model, rule, mean)
 
     @property
@@ -300,7 +304,8 @@ class Tally:
     def shares(self) -> dict[str, Share]:
         """Of errors among the sentences, and of each kind among the errors."""
         kinds = {
-            f"{kind}_errors": Share.of(self.counts[f"{kind}_errors"], self.errors) for kind in KINDS
+            f"{kind}_errors": Share.of(self.counts[f"{kind}_errors"], self.errors)
+            for kind in ERROR_KINDS
         }
         return {"errors": Share.of(self.errors, self.sentences), **kinds}
 
@@ -354,13 +359,18 @@ def lengths_of(texts: Sequence[str]) -> tuple[Literal["words", "characters"], li
 
 def length_buckets(lengths: Sequence[int]) -> list[Bucket]:
     """1 to 10, 11 to 20, ... : of the widths 1, 2, 5, 10, 20, ... the narrowest that needs no more
-    than BUCKETS.
+    than MAX_BUCKETS.
 
     Ends are round, except where sentences beyond them have joined.
     """
-    low, high = (int(np.quantile(lengths, share, method="nearest")) for share in (OUTER, 1 - OUTER))
+    low, high = (
+        int(np.quantile(lengths, share, method="nearest"))
+        for share in (OUTLIER_SHARE, 1 - OUTLIER_SHARE)
+    )
     widths = (factor * 10**power for power in count() for factor in (1, 2, 5))
-    width = next(width for width in widths if (high - 1) // width - (low - 1) // width < BUCKETS)
+    width = next(
+        width for width in widths if (high - 1) // width - (low - 1) // width < MAX_BUCKETS
+    )
     rows: dict[int, list[int]] = {}
     for row, length in enumerate(lengths):
         rows.setdefault((min(max(length, low), high) - 1) // width, []).append(row)

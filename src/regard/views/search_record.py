@@ -24,12 +24,12 @@ from regard.text.files import FileInput
 from regard.views.labels import label
 from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, muted
 
-HINT = (
+TREE_NOTE = (
     "Each token stands after the one that it continues, with log P of all tokens up to it. A "
     "dashed line leads to a "
     "candidate that was not kept, a thick one to the best output."
 )
-Json = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class SearchRecord(Result):
 
     run: str
     search: SearchConfig
-    inputs: Sequence[Json]
+    inputs: Sequence[JsonObject]
     reference: Reference | None = None
     """Of the only input."""
 
@@ -162,7 +162,7 @@ class SearchRecord(Result):
         sections = [
             Section(
                 record["input"],
-                [search_tree(record, self.reference), ranking(record), muted(HINT)],
+                [search_tree(record, self.reference), ranking(record), muted(TREE_NOTE)],
                 in_terminal=2,
             )
             for record in self.inputs
@@ -170,7 +170,7 @@ class SearchRecord(Result):
         return Report("The search, step by step", sections, opening)
 
 
-def search_tree(record: Json, reference: Reference | None = None) -> Tree:
+def search_tree(record: JsonObject, reference: Reference | None = None) -> Tree:
     """What was kept at each step, and the candidates that were not; those that a rule excludes are
     left out."""
     way = _way(record, reference)
@@ -209,10 +209,10 @@ def search_tree(record: Json, reference: Reference | None = None) -> Tree:
     return Tree(branches)
 
 
-def _way(record: Json, reference: Reference | None) -> list[Json]:
+def _way(record: JsonObject, reference: Reference | None) -> list[JsonObject]:
     """The reference's candidate at each step, as far as it was in the beam. The last may be so far
     behind that it was not recorded."""
-    way = list[Json]()
+    way = list[JsonObject]()
     current = 0
     for step, token in zip(record["steps"], reference.tokens if reference else (), strict=False):
         for candidate in step["candidates"]:
@@ -239,7 +239,7 @@ def _way(record: Json, reference: Reference | None) -> list[Json]:
     return way
 
 
-def ranking(record: Json) -> Table:
+def ranking(record: JsonObject) -> Table:
     """The outputs in the order of the objective, with the rank that each has by log P alone."""
     by_score = sorted(record["ranking"], key=lambda hypothesis: -hypothesis["score"])
     rows = [

@@ -35,16 +35,16 @@ from regard.views.report import (
 )
 
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0)
-WIDTHS = (4, 16, 64, 256, 1024)
+KEY_WIDTHS = (4, 16, 64, 256, 1024)
 MAY_BE_ZERO = ("padding", "warmup", "seed")
 """Settings that may be 0."""
-DRAWS = 2000
-KEYS = 10
+RANDOM_QUERIES = 2000
+KEYS_PER_QUERY = 10
 """Random queries, and the keys that each is compared with."""
 
 
 @dataclass(frozen=True, repr=False)
-class Shown(Result):
+class EquationView(Result):
     """A picture: its figures and tables, what to look at, and the numbers."""
 
     title: str
@@ -59,7 +59,7 @@ class Shown(Result):
         return Report(self.title, [Section("", [*self.parts, muted(self.note)])])
 
 
-def positions(length: int = 50, width: int = 128) -> Shown:
+def positions(length: int = 50, width: int = 128) -> EquationView:
     """Position encodings: the matrix, some of its columns as curves, and what a shift does."""
     waves = sinusoidal_positions(length, max(2, width)).double().numpy()
     labels = [str(place) if place % 5 == 0 else "" for place in range(length)]
@@ -105,10 +105,10 @@ def positions(length: int = 50, width: int = 128) -> Shown:
         "positions": waves.round(4).tolist(),
         "largest difference between equal distances": float(spread),
     }
-    return Shown("Sinusoidal positions", parts, note, numbers)
+    return EquationView("Sinusoidal positions", parts, note, numbers)
 
 
-def masks(source: int = 5, target: int = 6, padding: int = 2) -> Shown:
+def masks(source: int = 5, target: int = 6, padding: int = 2) -> EquationView:
     """Who may look at whom: padding, look-ahead, and both at once."""
     cpu = torch.device("cpu")
     read = source + padding
@@ -152,7 +152,7 @@ def masks(source: int = 5, target: int = 6, padding: int = 2) -> Shown:
     ]
     parts = [HeatMaps([heat_map], title=heat_map.title) for heat_map in maps]
     note = "A row is a word that looks, a column a word that is looked at; dark: it may."
-    return Shown(
+    return EquationView(
         "Masks",
         parts,
         note,
@@ -160,7 +160,7 @@ def masks(source: int = 5, target: int = 6, padding: int = 2) -> Shown:
     )
 
 
-def softmax(scores: str = "2,1,0,-1") -> Shown:
+def softmax(scores: str = "2,1,0,-1") -> EquationView:
     """Softmax of the same scores at several temperatures."""
     try:
         values = torch.tensor([float(score) for score in scores.split(",")], dtype=torch.float64)
@@ -188,7 +188,7 @@ def softmax(scores: str = "2,1,0,-1") -> Shown:
         Table(["temperature", *names, "entropy"], rows),
     ]
     note = "A low temperature gives nearly all to the largest score, a high one shares evenly."
-    return Shown(
+    return EquationView(
         "Softmax and temperature",
         parts,
         note,
@@ -201,7 +201,7 @@ def _entropy(shares: Tensor) -> float:
     return float(torch.special.entr(shares).sum(-1).mean())
 
 
-def dot_products(seed: int = 1) -> Shown:
+def dot_products(seed: int = 1) -> EquationView:
     """Why scores are divided by sqrt(d_k): variance, entropy of the softmax and its gradient by
     width."""
     generator = torch.Generator().manual_seed(seed)
@@ -216,10 +216,10 @@ def dot_products(seed: int = 1) -> Shown:
             "gradient, scaled",
         )
     }
-    for width in WIDTHS:
+    for width in KEY_WIDTHS:
         q_RE, k_RKE = (
-            torch.randn(DRAWS, *more, width, generator=generator, dtype=torch.float64)
-            for more in ((), (KEYS,))
+            torch.randn(RANDOM_QUERIES, *more, width, generator=generator, dtype=torch.float64)
+            for more in ((), (KEYS_PER_QUERY,))
         )
         raw_RK = torch.einsum("re,rke->rk", q_RE, k_RKE)
         scaled_RK = raw_RK / math.sqrt(width)
@@ -232,20 +232,20 @@ def dot_products(seed: int = 1) -> Shown:
         measured = [*variances, _entropy(p), _entropy(scaled), through, through_scaled]
         for column, value in zip(columns.values(), measured, strict=True):
             column.append(value)
-    x = [math.log2(width) for width in WIDTHS]
-    ticks = [(math.log2(width), str(width)) for width in WIDTHS]
+    x = [math.log2(width) for width in KEY_WIDTHS]
+    ticks = [(math.log2(width), str(width)) for width in KEY_WIDTHS]
     draw = partial(Curves, x_label="d_k", from_zero=True, x_ticks=ticks)
 
     def pair(name: str) -> list[Series]:
         lines = {"q . k": name, "q . k / sqrt(d_k)": f"{name}, scaled"}
         return [Series(title, x, columns[key]) for title, key in lines.items()]
 
-    most = f"at most log {KEYS} = {math.log(KEYS):.2f}"
+    most = f"at most log {KEYS_PER_QUERY} = {math.log(KEYS_PER_QUERY):.2f}"
     parts: list[Part] = [
         Table(
             ["d_k", *columns],
-            [*zip(WIDTHS, *columns.values(), strict=True)],
-            title=f"{DRAWS:,} random queries, {KEYS} random keys each, all entries from N(0, 1)",
+            [*zip(KEY_WIDTHS, *columns.values(), strict=True)],
+            title=f"{RANDOM_QUERIES:,} random queries, {KEYS_PER_QUERY} random keys each, all entries from N(0, 1)",
         ),
         draw(pair("entropy"), y_label="entropy in nats", title=f"Entropy of the softmax, {most}"),
         draw(
@@ -258,10 +258,10 @@ def dot_products(seed: int = 1) -> Shown:
         "The variance of q . k is d_k. Undivided, the softmax of wide keys is nearly "
         "one-hot and passes no gradient."
     )
-    return Shown("Variance of dot products", parts, note, {"d_k": WIDTHS, **columns})
+    return EquationView("Variance of dot products", parts, note, {"d_k": KEY_WIDTHS, **columns})
 
 
-def label_smoothing(epsilon: float = 0.1, classes: int = 10) -> Shown:
+def label_smoothing(epsilon: float = 0.1, classes: int = 10) -> EquationView:
     """The target that label smoothing trains towards, and the loss it gives to a too certain
     model."""
     if not 0 <= epsilon < 1 or classes < 2:
@@ -311,10 +311,10 @@ def label_smoothing(epsilon: float = 0.1, classes: int = 10) -> Shown:
         "gaps": gaps,
         "losses": [*losses.values()],
     }
-    return Shown("Label smoothing", parts, note, numbers)
+    return EquationView("Label smoothing", parts, note, numbers)
 
 
-def schedules(steps: int = 4000, warmup: int = 400) -> Shown:
+def schedules(steps: int = 4000, warmup: int = 400) -> EquationView:
     """The learning rate over time: warm-up, then one of the five ways down."""
     names = [
         name
@@ -344,10 +344,10 @@ def schedules(steps: int = 4000, warmup: int = 400) -> Shown:
         "The paper's schedule is inverse_sqrt: it rises for warmup steps, then falls with 1 "
         "/ sqrt(step)."
     )
-    return Shown("Learning-rate schedules", parts, note, {"steps": places, **lines})
+    return EquationView("Learning-rate schedules", parts, note, {"steps": places, **lines})
 
 
-PICTURES: dict[str, Callable[..., Shown]] = {
+EQUATIONS: dict[str, Callable[..., EquationView]] = {
     "positions": positions,
     "masks": masks,
     "softmax": softmax,
@@ -357,15 +357,15 @@ PICTURES: dict[str, Callable[..., Shown]] = {
 }
 
 
-def show(name: str, overrides: Sequence[str] = ()) -> Shown:
+def show(name: str, overrides: Sequence[str] = ()) -> EquationView:
     """The picture `name`; `overrides` are its settings, as in `length=20`."""
-    if name not in PICTURES:
+    if name not in EQUATIONS:
         raise RegardError(
-            f"there is no picture {name!r}", where="NAME", hint=did_you_mean(name, PICTURES)
+            f"there is no picture {name!r}", where="NAME", hint=did_you_mean(name, EQUATIONS)
         )
     defaults = {
         key: parameter.default
-        for key, parameter in inspect.signature(PICTURES[name]).parameters.items()
+        for key, parameter in inspect.signature(EQUATIONS[name]).parameters.items()
     }
     settings = dict[str, Any]()
     problems = list[Problem]()
@@ -389,4 +389,4 @@ def show(name: str, overrides: Sequence[str] = ()) -> Shown:
             )
     if problems:
         raise RegardError(problems=problems)
-    return PICTURES[name](**settings)
+    return EQUATIONS[name](**settings)

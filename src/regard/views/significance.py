@@ -39,32 +39,32 @@ from regard.tasks.task import Done, ignore
 from regard.text.normalise import fold_white_space
 from regard.views.labels import number_text
 
-LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 """The p-value below which a difference is called significant."""
 RESAMPLES = 1_000
 TRIALS = 10_000
 SEED = 12_345
 """As many as sacreBLEU takes, and its seed."""
-TIE = 1e-9
+DIFFERENCE_TOLERANCE = 1e-9
 """Differences that are smaller by this share are equal: the same sums in another order differ by
 less."""
-AT_ONCE = 2**24
+NUMBERS_PER_DRAW = 2**24
 """Numbers that are drawn together."""
-MOST_CLASSES = 64
+MAX_F1_CLASSES = 64
 """Classes of which all pairs are counted for F1."""
 
-Rows = NDArray[np.float64]
-Metric = Callable[[Rows], Rows]
+Floats = NDArray[np.float64]
+MetricOfSums = Callable[[Floats], Floats]
 """Sums [..., K] -> values [...]."""
-Statistics = Callable[[Sequence[str], Sequence[Sequence[str]]], Rows]
+TextStatistics = Callable[[Sequence[str], Sequence[Sequence[str]]], Floats]
 """Outputs and all references of each -> [sentences, K]."""
-Row = dict[str, Any]
+TestRow = dict[str, Any]
 """Of the table of tests."""
 
 
 def paired_tests_of_sums(
-    metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str
-) -> list[Row]:
+    metrics: Mapping[str, MetricOfSums], rows: Mapping[str, Floats], baseline: str
+) -> list[TestRow]:
     """Every metric of every system against the baseline's, by bootstrap and by randomisation.
 
     `interval` is half the width of the score's 95 % interval, by bootstrap. There are no p-values
@@ -103,17 +103,19 @@ def paired_tests_of_sums(
                     "difference": difference,
                     "p_bootstrap": by_draws,
                     "p_randomisation": by_swaps,
-                    "significant": all(p is not None and p < LEVEL for p in (by_draws, by_swaps)),
+                    "significant": all(
+                        p is not None and p < SIGNIFICANCE_LEVEL for p in (by_draws, by_swaps)
+                    ),
                 }
             )
     return tests
 
 
-def resamples(units: int, seed: int = SEED) -> Iterator[Rows]:
+def resamples(units: int, seed: int = SEED) -> Iterator[Floats]:
     """How often each unit is drawn in each resample; the same for every system, which makes the
     test paired."""
     generator = np.random.default_rng(seed)
-    at_once = max(1, AT_ONCE // units)
+    at_once = max(1, NUMBERS_PER_DRAW // units)
     for first in range(0, RESAMPLES, at_once):
         count = min(at_once, RESAMPLES - first)
         drawn = generator.integers(0, units, (count, units)) + np.arange(count)[:, None] * units
@@ -124,10 +126,10 @@ def resamples(units: int, seed: int = SEED) -> Iterator[Rows]:
         )
 
 
-def _p_of_swaps(value: Metric, base: Rows, other: Rows) -> float:
+def _p_of_swaps(value: MetricOfSums, base: Floats, other: Floats) -> float:
     """How often the two differ as much as observed where they are swapped at random units."""
     generator = np.random.default_rng(SEED)
-    at_once = max(1, AT_ONCE // len(base))
+    at_once = max(1, NUMBERS_PER_DRAW // len(base))
     moved = other - base
     total = base.sum(0)
     other_total = other.sum(0)
@@ -141,12 +143,12 @@ def _p_of_swaps(value: Metric, base: Rows, other: Rows) -> float:
     return _p(np.concatenate(differences), float(value(other_total) - value(total)))
 
 
-def _p(differences: Rows, observed: float) -> float:
+def _p(differences: Floats, observed: float) -> float:
     """The share that is as far from zero or farther, the observed difference itself counted among
     them."""
     if observed == 0:
         return 1.0
-    as_large = np.abs(differences) >= abs(observed) * (1 - TIE)
+    as_large = np.abs(differences) >= abs(observed) * (1 - DIFFERENCE_TOLERANCE)
     return float((as_large.sum() + 1) / (len(differences) + 1))
 
 
@@ -172,10 +174,10 @@ def mcnemar(only_baseline: int, only_system: int) -> dict[str, float]:
 def paired_tests_of_texts(
     outputs: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
-    metrics: Mapping[str, tuple[Statistics, Metric]],
+    metrics: Mapping[str, tuple[TextStatistics, MetricOfSums]],
     baseline: str,
     progress: Done = ignore,
-) -> list[Row]:
+) -> list[TestRow]:
     """Every one of `text_metrics` of every system against the baseline's; `references` are all of a
     sentence."""
     tests = []
@@ -188,7 +190,7 @@ def paired_tests_of_texts(
 
 def text_metrics(
     names: Sequence[str], task: TextToText, config: Config
-) -> dict[str, tuple[Statistics, Metric]]:
+) -> dict[str, tuple[TextStatistics, MetricOfSums]]:
     """Metrics of texts in NFC: what is summed, and the function of the sums.
 
     What sacreBLEU lacks (exact match, ROUGE) is the mean of the values for single sentences.
@@ -200,18 +202,18 @@ def text_metrics(
 
     def counts(
         measure: BLEU | CHRF, outputs: Sequence[str], references: Sequence[Sequence[str]]
-    ) -> Rows:
+    ) -> Floats:
         # sacreBLEU takes the first reference of every sentence, then the second, None where there
         # is none.
         streams: list[Any] = [list(stream) for stream in zip_longest(*references)]
         return np.array(measure._extract_corpus_statistics(outputs, streams), dtype=np.float64)
 
-    def values(name: str, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> Rows:
+    def values(name: str, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
         pairs = zip(outputs, map(tuple, references), strict=True)
         return np.array([[1.0, of_sentence(*pair)[name]] for pair in pairs])
 
     settings = config.model_dump()
-    metrics = dict[str, tuple[Statistics, Metric]]()
+    metrics = dict[str, tuple[TextStatistics, MetricOfSums]]()
     orders: Mapping[str, int] = getattr(task, "orders", {})
     for name in names:
         if name in orders:
@@ -224,7 +226,7 @@ def text_metrics(
     return metrics
 
 
-def bleu_of(sums: Rows) -> Rows:
+def bleu_of(sums: Floats) -> Floats:
     """sacreBLEU's: of tokens written and expected; then for each order the n-grams that are right,
     then all written.
 
@@ -240,7 +242,7 @@ def bleu_of(sums: Rows) -> Rows:
     return np.where((right[..., 0] > 0) & (every[..., -1] > 0), brevity * np.exp(mean), 0.0)
 
 
-def chrf_of(sums: Rows) -> Rows:
+def chrf_of(sums: Floats) -> Floats:
     """sacreBLEU's: of n-grams written, expected, and both, order by order; F2 of the mean precision
     and recall."""
     written, expected, both = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
@@ -249,59 +251,61 @@ def chrf_of(sums: Rows) -> Rows:
         np.where(counted, both / np.maximum(1, every), 0).sum(-1) / np.maximum(1, counted.sum(-1))
         for every in (written, expected)
     )
-    f2: Rows = 100 * (5 * precision * recall / np.where(precision > 0, 4 * precision + recall, 1))
+    f2: Floats = 100 * (5 * precision * recall / np.where(precision > 0, 4 * precision + recall, 1))
     return f2
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class UnitCounts:
     """What one run does with every unit."""
 
-    rows: Rows
+    rows: Floats
     """[units, K]: what the metrics are computed from."""
-    metrics: Mapping[str, Metric]
+    metrics: Mapping[str, MetricOfSums]
     """The first one decides."""
-    gains: Rows
+    gains: Floats
     """[units]: how well each unit is done, the higher the better."""
     outputs: Sequence[str]
     """What the run predicts for each unit, as it is shown."""
-    right: Rows | None = None
+    right: Floats | None = None
     """[units]: 1 where the run is right, for tasks that are right or wrong."""
     classes: Sequence[str] = ()
     """The classes whose pairs are counted for F1, in all columns of `rows` but the first two."""
 
 
-Predictions = Sequence[Mapping[str, Any]]
+UnitPredictions = Sequence[Mapping[str, Any]]
 """Of each unit what `Task.by_unit` says."""
 
 
-def counts_of(predictions: Predictions) -> Counts:
+def counts_of(predictions: UnitPredictions) -> UnitCounts:
     """By what the predictions have: of texts their cost, of classes accuracy and F1, of numbers the
     correlation."""
     first = predictions[0]
     if "nats" in first:
-        return _language(predictions)
+        return _language_counts(predictions)
     if "masked" in first:
-        return _masked(predictions)
+        return _masked_counts(predictions)
     if "right" not in first:
-        return _numbers(predictions)
+        return _regression_counts(predictions)
     if "tags" in first:
-        return _tags(predictions)
+        return _tagging_counts(predictions)
     return (
-        _classes(predictions) if "label" in first and "f1" not in first else _answers(predictions)
+        _class_counts(predictions)
+        if "label" in first and "f1" not in first
+        else _answer_counts(predictions)
     )
 
 
-def _column(predictions: Predictions, key: str) -> Rows:
+def _column(predictions: UnitPredictions, key: str) -> Floats:
     return np.array([prediction[key] for prediction in predictions], dtype=np.float64)
 
 
-def _share(sums: Rows) -> Rows:
-    share: Rows = sums[..., 1] / sums[..., 0]
+def _share(sums: Floats) -> Floats:
+    share: Floats = sums[..., 1] / sums[..., 0]
     return share
 
 
-def _language(predictions: Predictions) -> Counts:
+def _language_counts(predictions: UnitPredictions) -> UnitCounts:
     """Perplexity a word, the end of a document counted as one, and bits a character: both are
     independent of the tokenizer, if the losses include what it costs to spell out unknown
     tokens."""
@@ -309,20 +313,22 @@ def _language(predictions: Predictions) -> Counts:
     texts = [prediction["input"] for prediction in predictions]
     words = np.array([len(text.split()) + 1 for text in texts], dtype=np.float64)
     characters = np.array([len(fold_white_space(text)) for text in texts], dtype=np.float64)
-    metrics: dict[str, Metric] = {
+    metrics: dict[str, MetricOfSums] = {
         "word_perplexity": lambda sums: np.exp(np.minimum(sums[..., 0] / sums[..., 1], 700.0)),
         "bits_per_character": lambda sums: (
             sums[..., 0] / math.log(2) / np.maximum(1.0, sums[..., 2])
         ),
     }
     outputs = [f"perplexity {number_text(perplexity(mean), 1)}" for mean in losses / words]
-    return Counts(np.stack([losses, words, characters], axis=1), metrics, -losses / words, outputs)
+    return UnitCounts(
+        np.stack([losses, words, characters], axis=1), metrics, -losses / words, outputs
+    )
 
 
-def _masked(predictions: Predictions) -> Counts:
+def _masked_counts(predictions: UnitPredictions) -> UnitCounts:
     """The share of masked tokens that are predicted, and their loss."""
     rows = np.stack([_column(predictions, key) for key in ("loss", "correct", "masked")], axis=1)
-    metrics: dict[str, Metric] = {
+    metrics: dict[str, MetricOfSums] = {
         "masked_accuracy": lambda sums: sums[..., 1] / np.maximum(1.0, sums[..., 2]),
         "loss": lambda sums: sums[..., 0] / np.maximum(1.0, sums[..., 2]),
     }
@@ -330,16 +336,16 @@ def _masked(predictions: Predictions) -> Counts:
         f"{right:.0f} of {masked:.0f} found, loss {loss / max(1, masked):.2f}"
         for loss, right, masked in rows
     ]
-    return Counts(rows, metrics, -rows[:, 0] / np.maximum(1.0, rows[:, 2]), outputs)
+    return UnitCounts(rows, metrics, -rows[:, 0] / np.maximum(1.0, rows[:, 2]), outputs)
 
 
-def _numbers(predictions: Predictions) -> Counts:
+def _regression_counts(predictions: UnitPredictions) -> UnitCounts:
     true, predicted = (_column(predictions, key) for key in ("label", "output"))
     # Sums of large numbers would cancel, those of tiny ones count as no spread. All systems share
     # the labels, so their rows stay exchangeable; a power of two changes no digit.
     x, y = np.ldexp([true - true.mean(), predicted - true.mean()], -np.frexp(true.std())[1])
     rows = np.stack([np.ones_like(x), x, y, x**2, y**2, x * y], axis=1)
-    return Counts(
+    return UnitCounts(
         rows,
         {"pearson": correlation},
         -np.abs(true - predicted),
@@ -347,16 +353,16 @@ def _numbers(predictions: Predictions) -> Counts:
     )
 
 
-def correlation(sums: Rows) -> Rows:
+def correlation(sums: Floats) -> Floats:
     """Pearson's, of n, sum x, sum y, sum x^2, sum y^2, sum x y; 0 where one of the two does not
     vary."""
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     spread = np.sqrt(np.maximum(0, (n * xx - x * x) * (n * yy - y * y)))
-    r: Rows = np.divide(n * xy - x * y, spread, out=np.zeros_like(spread), where=spread > 1e-12)
+    r: Floats = np.divide(n * xy - x * y, spread, out=np.zeros_like(spread), where=spread > 1e-12)
     return r
 
 
-def _tags(predictions: Predictions) -> Counts:
+def _tagging_counts(predictions: UnitPredictions) -> UnitCounts:
     """Of each sentence its words and the right tags among them; entities that are predicted,
     expected, and both."""
     pairs = [(prediction["tags"], prediction["expected_tags"]) for prediction in predictions]
@@ -375,7 +381,7 @@ def _tags(predictions: Predictions) -> Counts:
         }
     all_right = (rows[:, 0] == rows[:, 1]).astype(np.float64)
     outputs = [f"{prediction['output']}" for prediction in predictions]
-    return Counts(rows, metrics, rows[:, 1] - rows[:, 0], outputs, all_right)
+    return UnitCounts(rows, metrics, rows[:, 1] - rows[:, 0], outputs, all_right)
 
 
 def _in_iob2(tag: str) -> str:
@@ -384,21 +390,21 @@ def _in_iob2(tag: str) -> str:
     return {"S": "B", "E": "I"}.get(tag[0], tag[0]) + tag[1:] if is_chunk_tag(tag) else tag
 
 
-def _answers(predictions: Predictions) -> Counts:
+def _answer_counts(predictions: UnitPredictions) -> UnitCounts:
     """Exact matches and the mean of the answers' F1, or accuracy alone where there is no F1."""
     right = _column(predictions, "right")
     has_f1 = "f1" in predictions[0]
     f1 = _column(predictions, "f1") if has_f1 else np.zeros_like(right)
-    metrics: dict[str, Metric] = {"accuracy": _share}
+    metrics: dict[str, MetricOfSums] = {"accuracy": _share}
     if has_f1:
         metrics = {"f1": lambda sums: sums[..., 2] / sums[..., 0], "exact_match": _share}
     outputs = [f"{prediction['output']}" for prediction in predictions]
-    return Counts(
+    return UnitCounts(
         np.stack([np.ones_like(right), right, f1], axis=1), metrics, right + f1, outputs, right
     )
 
 
-def _classes(predictions: Predictions) -> Counts:
+def _class_counts(predictions: UnitPredictions) -> UnitCounts:
     """Each row counts one pair of a true and a predicted class, so that F1 is a function of sums,
     too."""
     pairs = [(f"{prediction['label']}", f"{prediction['output']}") for prediction in predictions]
@@ -409,7 +415,7 @@ def _classes(predictions: Predictions) -> Counts:
     right = _column(predictions, "right")
     rows = np.stack([np.ones_like(right), right], axis=1)
     metrics = {"accuracy": _share}
-    if len(classes) <= MOST_CLASSES:
+    if len(classes) <= MAX_F1_CLASSES:
         places = [
             classes.index(true) * len(classes) + classes.index(output) for true, output in pairs
         ]
@@ -418,14 +424,14 @@ def _classes(predictions: Predictions) -> Counts:
             sums[..., 2:].reshape(*sums.shape[:-1], len(classes), len(classes))
         )
     outputs = [output if output == true else f"{output} ({true})" for true, output in pairs]
-    return Counts(rows, metrics, right, outputs, right, classes)
+    return UnitCounts(rows, metrics, right, outputs, right, classes)
 
 
-def f1_of(confusion: Rows) -> Rows:
+def f1_of(confusion: Floats) -> Floats:
     """The mean F1 of the classes that occur or are predicted; true classes are rows, predicted ones
     columns."""
     right = np.diagonal(confusion, axis1=-2, axis2=-1)
     both = confusion.sum(-1) + confusion.sum(-2)
     f1 = np.divide(2 * right, both, out=np.zeros_like(both), where=both > 0)
-    mean: Rows = f1.sum(-1) / np.maximum(1, (both > 0).sum(-1))
+    mean: Floats = f1.sum(-1) / np.maximum(1, (both > 0).sum(-1))
     return mean

@@ -41,43 +41,43 @@ from regard.views import search_errors, significance
 from regard.views.labels import label
 from regard.views.report import HeatMap
 from regard.views.search_errors import Tally, metrics_of
-from regard.views.significance import Counts, Rows, mcnemar
+from regard.views.significance import Floats, UnitCounts, mcnemar
 
-Table = list[dict[str, Any]]
+TableRows = list[dict[str, Any]]
 """Each row maps columns to values, so that JSON and CSV are the same."""
 
-DIFFER_MOST = 20
+MAX_DIFFERING_UNITS = 20
 """Units on which the systems differ most that are shown."""
-SHOWN_AT = (0.1, 0.5, 0.9)
+SHOWN_QUANTILES = (0.1, 0.5, 0.9)
 """Which sentences are shown with their attention: those at these quantiles of length."""
-LONGEST_MAP = 40
+MAX_MAP_TOKENS = 40
 """Source tokens beyond which a heat map no longer fits beside another."""
 Unit = Literal["sentences", "documents", "examples"]
-EXAMPLES = (
+OTHER_EXAMPLES = (
     "its examples are not those of {}",
     "give the texts to compare on with --file; a split drawn by training.seed differs, "
     "data.split_seed=1 keeps it",
 )
-ANSWERS = (
+OTHER_ANSWERS = (
     "its expected answers are not those of {}",
     "compare runs whose recipes read the answers from the same column",
 )
-TOKENS = (
+OTHER_TOKENS = (
     "other tokens are hidden from it than from {}, or are shown to it in another way",
     "compare runs with the same tokenizer, data.max_length, data.mask_rate, data.mask_share, "
     "data.random_share, "
     "data.whole_words and model.next_sentence",
 )
-SAME = {
-    "input": EXAMPLES,
-    "context": EXAMPLES,
-    "label": ANSWERS,
-    "expected": ANSWERS,
-    "hidden": TOKENS,
+SHARED_FIELDS = {
+    "input": OTHER_EXAMPLES,
+    "context": OTHER_EXAMPLES,
+    "label": OTHER_ANSWERS,
+    "expected": OTHER_ANSWERS,
+    "hidden": OTHER_TOKENS,
 }
 """What the units of all runs must have in common: how a run that differs is refused, and what to
 do."""
-SPEED = ("decoding_seconds", "sentences_per_second", "tokens_per_second")
+SPEED_FIELDS = ("decoding_seconds", "sentences_per_second", "tokens_per_second")
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,14 +104,14 @@ class System:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measurements:
     """Systems measured: all that differs between systems that write texts and others."""
 
     unit: Unit
     systems: Sequence[System]
     scores: Mapping[str, Mapping[str, float]]
     """By the system's name, then by metric."""
-    tables: Mapping[str, Table]
+    tables: Mapping[str, TableRows]
     """The significance tests, and tables that only this kind of system has."""
     facts: Mapping[str, Any]
     """What else JSON says beside the tables."""
@@ -168,7 +168,7 @@ def groups_of(recipes: Mapping[str, AnyRecipe | None]) -> dict[str, list[str]]:
     return named
 
 
-def differences(recipes: Mapping[str, AnyRecipe]) -> Table:
+def differences(recipes: Mapping[str, AnyRecipe]) -> TableRows:
     """The config paths on which recipes differ, each with its value in every recipe; None where it
     has no such path."""
     values = {name: leaves(recipe.model_dump(mode="json")) for name, recipe in recipes.items()}
@@ -188,11 +188,11 @@ def check_same(runs: Mapping[str, Run], units: Sequence[Mapping[str, object]]) -
     for run, own in zip(runs.values(), units, strict=False):
         for name, value in units[0].items():
             if own[name] != value:
-                what, hint = SAME[name]
+                what, hint = SHARED_FIELDS[name]
                 raise DataError(what.format(first.folder), where=str(run.folder), hint=hint)
 
 
-def differ_most(gains: Sequence[Sequence[float]] | Sequence[Rows]) -> list[int]:
+def differ_most(gains: Sequence[Sequence[float]] | Sequence[Floats]) -> list[int]:
     """The units with the largest difference of the best and the worst system, if there is any.
 
     `gains` says for each system how well it does each unit, the higher the better.
@@ -200,7 +200,7 @@ def differ_most(gains: Sequence[Sequence[float]] | Sequence[Rows]) -> list[int]:
     distances = np.ptp(np.array(gains), axis=0)
     return [
         int(row)
-        for row in np.argsort(-distances, kind="stable")[:DIFFER_MOST]
+        for row in np.argsort(-distances, kind="stable")[:MAX_DIFFERING_UNITS]
         if distances[row] > 0
     ]
 
@@ -212,7 +212,7 @@ def measure_texts(
     baseline: str,
     load: Callable[[Run], Generator],
     progress: Progress,
-) -> Measured:
+) -> Measurements:
     """Every run decodes once; outputs, also those in files, are measured as the first run's recipe
     says."""
     if any(run.recipe.search.sample for run in runs.values()):
@@ -256,7 +256,7 @@ def measure_texts(
         name: search_errors.sentence_chrf(first, own, references) for name, own in outputs.items()
     }
     unit, lengths = search_errors.lengths_of(measured)
-    tables: dict[str, Table] = {
+    tables: dict[str, TableRows] = {
         "significance": significance.paired_tests_of_texts(
             outputs, references, measures, baseline, moved
         ),
@@ -302,7 +302,7 @@ def measure_texts(
         if isinstance(text, str)
     }
     facts = {"signatures": signatures, "length_unit": unit, "lengths_of": task.lengths_of}
-    return Measured("sentences", systems, scores, tables, facts, None)
+    return Measurements("sentences", systems, scores, tables, facts, None)
 
 
 def named_files(options: Sequence[str]) -> dict[str, str]:
@@ -334,7 +334,7 @@ def read_hypotheses(name: str, file: str | Path, references: Sequence[Sequence[s
         raise DataError(
             what, where=str(file), hint=f"one output a line, in the order of the inputs{several}"
         )
-    return System(name, lines, speed=dict.fromkeys(SPEED))
+    return System(name, lines, speed=dict.fromkeys(SPEED_FIELDS))
 
 
 def decode_run(
@@ -351,7 +351,9 @@ def decode_run(
     written = search_errors.decode_best(run, model, encoded, search, moved)
     seconds = time.perf_counter() - started
     tokens = sum(len(hypothesis.tokens) for hypothesis in written)
-    speed = dict(zip(SPEED, (seconds, len(written) / seconds, tokens / seconds), strict=True))
+    speed = dict(
+        zip(SPEED_FIELDS, (seconds, len(written) / seconds, tokens / seconds), strict=True)
+    )
     judged = search_errors.judge(
         run, search_errors.score_references(run, model, dataset, inputs), written
     )
@@ -392,11 +394,13 @@ def _shown(texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> list[int]:
     """Short, medium and long sentences, among those whose heat map is small enough for every
     run."""
     fitting = [
-        row for row in range(len(texts)) if all(lengths[row] <= LONGEST_MAP for lengths in tokens)
+        row
+        for row in range(len(texts))
+        if all(lengths[row] <= MAX_MAP_TOKENS for lengths in tokens)
     ]
     ordered = sorted(fitting, key=lambda row: len(texts[row]))
     return (
-        list(dict.fromkeys(ordered[round(share * (len(ordered) - 1))] for share in SHOWN_AT))
+        list(dict.fromkeys(ordered[round(share * (len(ordered) - 1))] for share in SHOWN_QUANTILES))
         if ordered
         else []
     )
@@ -408,7 +412,7 @@ def measure_units(
     baseline: str,
     load: Callable[[Run], Any],
     progress: Progress,
-) -> Measured:
+) -> Measurements:
     """Every run is measured once, unit by unit (`Task.by_unit`)."""
     rewriting = [run for run in runs.values() if getattr(run.task, "rewrites", False)]
     if 0 < len(rewriting) < len(runs):
@@ -420,7 +424,7 @@ def measure_units(
             what, where=str(rewriting[0].folder), hint="compare it with other autoencoders"
         )
     systems = list[System]()
-    counts = dict[str, Counts]()
+    counts = dict[str, UnitCounts]()
     units = list[dict[str, list[Any]]]()
     for (name, run), own in zip(runs.items(), examples, strict=True):
         model = load(run)
@@ -434,7 +438,9 @@ def measure_units(
             raise DataError(
                 what, where=str(run.folder), hint="regard evaluate measures each of them"
             )
-        units.append({name: [prediction.get(name) for prediction in predictions] for name in SAME})
+        units.append(
+            {name: [prediction.get(name) for prediction in predictions] for name in SHARED_FIELDS}
+        )
         check_same(runs, units)
         counts[name] = significance.counts_of(predictions)
         unknown = {"unknown": own.text.unknown_share} if "nats" in predictions[0] else {}
@@ -478,4 +484,4 @@ def measure_units(
     }
     note = UNKNOWN_NOTE if any(system.speed.get("unknown") for system in systems) else None
     unit: Unit = "documents" if runs[baseline].task.reads_raw_text else "examples"
-    return Measured(unit, systems, scores, tables, {}, note)
+    return Measurements(unit, systems, scores, tables, {}, note)

@@ -38,9 +38,9 @@ from regard.views.report import (
 )
 
 TokenSpans = Sequence[tuple[list[int], list[Span]]]
-NEAREST = 5
+MAX_NEIGHBOURS = 5
 """Neighbours that are listed."""
-PAIRS = 4
+MAX_PAIRED_OCCURRENCES = 4
 """Most occurrences of which each pair has a column and a line."""
 STATIC = "static"
 
@@ -216,7 +216,7 @@ def _states(
 # One word in several texts
 
 
-class Word(NamedTuple):
+class WordOccurrence(NamedTuple):
     """A word, the number of its sentence, from 1, and the rows of its tokens among those of all
     sentences."""
 
@@ -231,7 +231,7 @@ class WordVectors(Result):
 
     word: str
     texts: Sequence[str]
-    occurrences: Sequence[Word]
+    occurrences: Sequence[WordOccurrence]
     cosines: dict[str, NDArray[np.float64]]
     """Static, then each layer -> [occurrences, occurrences]."""
     layer: str
@@ -289,7 +289,7 @@ class WordVectors(Result):
             ]
             for first, second in pairs
         }
-        if len(self.occurrences) > PAIRS:
+        if len(self.occurrences) > MAX_PAIRED_OCCURRENCES:
             values_PN = np.array([*by_pair.values()])
             kinds = {"mean": values_PN.mean(0), "least": values_PN.min(0), "most": values_PN.max(0)}
             by_pair = {kind: values_N.tolist() for kind, values_N in kinds.items()}
@@ -347,7 +347,7 @@ def word_vectors(
     else:  # from the letters of each word
         static = text_vectors(task, model, every, layer=0).vectors
         del layers["layer 0"]
-    found = [*_words(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
+    found = [*_occurrences(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
     known = [occurrence for occurrence in found if unknown.isdisjoint(occurrence.rows)]
     having, known_in = ({occurrence.sentence for occurrence in some} for some in (found, known))
     InputError.raise_if(
@@ -367,7 +367,9 @@ def word_vectors(
     )
     occurrences = [occurrence for occurrence in known if occurrence.sentence <= len(inputs)]
     pool = [
-        other for other in _words(spans, read, texts, r"(\w+)") if unknown.isdisjoint(other.rows)
+        other
+        for other in _occurrences(spans, read, texts, r"(\w+)")
+        if unknown.isdisjoint(other.rows)
     ]
     name = f"layer {layer}" if layers else STATIC
     shown = {STATIC: static} | ({name: read.vectors} if layers else {})
@@ -382,7 +384,9 @@ def word_vectors(
     return WordVectors(word, texts, occurrences, cosines, name, nearest, of_own[0].notes)
 
 
-def _words(spans: TokenSpans, read: Features, texts: Sequence[str], pattern: str) -> Iterator[Word]:
+def _occurrences(
+    spans: TokenSpans, read: Features, texts: Sequence[str], pattern: str
+) -> Iterator[WordOccurrence]:
     """The words that match, as far as the model reads the texts; the tokens are those of the first
     group."""
     for row, (text, (_, places)) in enumerate(zip(texts, spans, strict=True)):
@@ -390,7 +394,7 @@ def _words(spans: TokenSpans, read: Features, texts: Sequence[str], pattern: str
             first, last = match.span(1)
             tokens = [n for n, (start, end) in enumerate(places) if start < last and first < end]
             if tokens and tokens[-1] < _size(read, row):
-                yield Word(row + 1, match[0], [read.offsets[row] + n for n in tokens])
+                yield WordOccurrence(row + 1, match[0], [read.offsets[row] + n for n in tokens])
 
 
 def _size(read: Features, row: int) -> int:
@@ -399,7 +403,7 @@ def _size(read: Features, row: int) -> int:
 
 
 def _cosines(
-    vectors: NDArray[np.float32], words: Sequence[Word], others: Sequence[Word]
+    vectors: NDArray[np.float32], words: Sequence[WordOccurrence], others: Sequence[WordOccurrence]
 ) -> NDArray[np.float64]:
     """Between words, each the mean of its tokens."""
     a, b = (np.stack([vectors[word.rows].mean(0) for word in some]) for some in (words, others))
@@ -410,7 +414,9 @@ def _cosines(
 
 
 def _nearest(
-    cosines: NDArray[np.float64], occurrences: Sequence[Word], pool: Sequence[Word]
+    cosines: NDArray[np.float64],
+    occurrences: Sequence[WordOccurrence],
+    pool: Sequence[WordOccurrence],
 ) -> list[list[dict[str, Any]]]:
     """Of each occurrence the nearest words, each once, and not itself."""
     rows = []
@@ -423,5 +429,5 @@ def _nearest(
                 nearest.setdefault(
                     other.word, {"word": other.word, "sentence": other.sentence, "cosine": cosine}
                 )
-        rows.append([*nearest.values()][:NEAREST])
+        rows.append([*nearest.values()][:MAX_NEIGHBOURS])
     return rows
