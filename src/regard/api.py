@@ -74,7 +74,8 @@ from regard.views.labels import Metrics
 from regard.views.render import write_result
 from regard.views.search_record import SearchRecord
 from regard.views.show import show
-from regard.views.vectors import Features, WordVectors, text_vectors, word_vectors
+from regard.views.vectors import Features, text_vectors
+from regard.views.word_vectors import WordVectors, word_vectors
 
 __all__ = [
     "Loaded",

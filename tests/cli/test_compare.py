@@ -30,19 +30,16 @@ from regard.tasks.summarization import RougeConfig, Summarization
 from regard.tasks.translation import EvaluationConfig, Translation
 from regard.training.train import train
 from regard.views import significance
-from regard.views.compare import Comparison, compare, findings, verdict
-from regard.views.labels import main_metric, score_text, title
-from regard.views.render import page, show
+from regard.views.compare import compare
+from regard.views.comparison import Comparison, findings, verdict
+from regard.views.labels import main_metric, metric_title, score_text
+from regard.views.metric_sums import bleu_of, chrf_of, text_metrics
+from regard.views.page import page
 from regard.views.report import Curves, HeatMaps, Table
 from regard.views.search_errors import length_buckets, lengths_of
-from regard.views.significance import (
-    bleu_of,
-    chrf_of,
-    paired_tests_of_sums,
-    paired_tests_of_texts,
-    text_metrics,
-)
+from regard.views.significance import paired_tests_of_sums, paired_tests_of_texts
 from regard.views.systems import differences, groups_of, names_of
+from regard.views.terminal import print_report
 from tiny import TINY
 
 RUNS = {
@@ -516,7 +513,11 @@ def test_metrics_and_scores_as_they_are_written() -> None:
     assert score_text("word_perplexity", 11_365_857_359_978_770.0) == "1.14e+16"
     assert main_metric(["bleu1", "bleu2", "bleu3", "bleu", "chrf"]) == "bleu"  # not the first
     assert main_metric(["rouge1", "rouge2"]) == "rouge1"
-    assert [title(metric) for metric in ("bleu1", "bleu3", "bleu")] == ["BLEU-1", "BLEU-3", "BLEU"]
+    assert [metric_title(metric) for metric in ("bleu1", "bleu3", "bleu")] == [
+        "BLEU-1",
+        "BLEU-3",
+        "BLEU",
+    ]
 
 
 def test_a_difference_is_reported_where_it_is_significant_and_visible(compared: Comparison) -> None:
@@ -571,7 +572,7 @@ def test_printed_seeds(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    show(compared.report())
+    print_report(compared.report())
     shown, group = capsys.readouterr().out, compared.tables["groups"][0]
     assert "seed-2" not in shown
     for metric in compared.metrics:
@@ -598,8 +599,8 @@ def test_printed_seeds(
     seeds = f"of 2 seeds {better} are significantly better than plain, {worse} worse"
     assert findings(chosen) == [f"{score}, {change}; {seeds}."]
     monkeypatch.setenv("REGARD_LANG", "ko")
-    show(compared.report())
-    show(chosen.report())
+    print_report(compared.report())
+    print_report(chosen.report())
     shown = capsys.readouterr().out
     assert "seed (시드 2개)" in shown
     assert "seeds" not in shown

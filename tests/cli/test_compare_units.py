@@ -24,7 +24,8 @@ from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.training.train import train
-from regard.views.significance import correlation, counts_of, f1_of, mcnemar, paired_tests_of_sums
+from regard.views.metric_sums import correlation, counts_of, f1_of
+from regard.views.significance import mcnemar, paired_tests_of_sums
 from task_cases import raw_tokens
 
 REVIEWS = "label\tother\ttext\n" + "".join(

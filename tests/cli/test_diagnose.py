@@ -24,8 +24,10 @@ from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.tasks.summarization import Summarization
 from regard.tasks.translation import Translation
-from regard.views.diagnose import BeamResult, Diagnosis, Gap, Sweep, advice, resampled
-from regard.views.render import page
+from regard.views.advice import advice
+from regard.views.beam_sweep import BeamResult, Gap, Sweep
+from regard.views.diagnose import Diagnosis, resampled
+from regard.views.page import page
 from regard.views.report import Bars, Curves
 from regard.views.search_errors import Share, Tally, score_references, verdict_of
 

@@ -18,10 +18,13 @@ from rich.console import Console
 import regard as api
 from command_line import fail, succeed
 from regard.errors import DecodeError
-from regard.views.attention import ATTENTION_NAMES, WorkedAttention, module_calls
+from regard.views.attention import ATTENTION_NAMES, module_calls
 from regard.views.explanation import Explanation, View, ViewOptions
-from regard.views.render import draw, page, show
+from regard.views.page import page
+from regard.views.picture import draw
 from regard.views.report import HeatMaps, Table
+from regard.views.terminal import print_report
+from regard.views.worked_attention import WorkedAttention
 from tiny import TINY
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}
@@ -70,7 +73,7 @@ def work_out(found: Explanation, view: View | None = None, **options: Any) -> Wo
 def text_of(worked: WorkedAttention) -> str:
     console = Console(highlight=False, soft_wrap=True, width=200)
     with console.capture() as captured:
-        show(worked.report(), console)
+        print_report(worked.report(), console)
     return captured.get()
 
 

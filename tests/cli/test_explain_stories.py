@@ -11,8 +11,8 @@ import torch
 
 import regard as api
 from command_line import fail, succeed, write
-from regard.views.attention import WorkedAttention
 from regard.views.explanation import Explanation, ViewOptions
+from regard.views.worked_attention import WorkedAttention
 
 TOLD = "Mary went to the kitchen.\nJohn walked to the garden.\n"
 STORY = f"{TOLD}Where is Mary?"

@@ -18,8 +18,8 @@ from regard.layers.attention import recording
 from regard.runs import Run
 from regard.tasks.task import inputs_of
 from regard.text.normalise import word_spans
-from regard.views.explain import Occlusion, without
 from regard.views.explanation import ViewOptions
+from regard.views.occlusion import Occlusion, without
 from regard.views.report import Bars, Table
 from texts import TEXTS
 

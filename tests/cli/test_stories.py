@@ -22,7 +22,7 @@ from regard.recipes.recipe import recipe_of
 from regard.runs.run import load_weights
 from regard.tasks.story_answering import StoryAnswering
 from regard.views.attention import PredictedToken
-from regard.views.explanation import StoryAttention
+from regard.views.story_attention import StoryAttention
 from task_cases import rows_of
 
 BABI = """\

@@ -23,7 +23,7 @@ from command_line import fail, succeed
 from regard.course import LANGUAGES, chapters, find_chapter
 from regard.course.lab import PLACED, QUICK, Lab, Lesson, template_environment
 from regard.course.seq2seq import word_by_word
-from regard.views.render import page
+from regard.views.page import page
 from regard.views.report import Cell
 
 slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")

@@ -9,7 +9,7 @@ from regard.tasks.classification import balanced, classification_metrics, probab
 from regard.tasks.regression import pearson, spearman
 from regard.text.normalise import natural
 from regard.views.labels import Metrics
-from regard.views.render import as_text
+from regard.views.terminal import as_text
 
 sklearn = pytest.importorskip("sklearn.metrics")
 stats = pytest.importorskip("scipy.stats")

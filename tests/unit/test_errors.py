@@ -12,8 +12,8 @@ from regard.errors import Problem, RegardError, printable, short
 from regard.exchange.folder import render
 from regard.search.config import SearchConfig
 from regard.training.display import Display
-from regard.views.render import show
 from regard.views.report import Report, Section, Table, Text
+from regard.views.terminal import print_report
 
 LONG, FOLDERS = "a" * 100_000, "/folder" * 30
 
@@ -74,7 +74,7 @@ def test_what_a_terminal_gets_has_no_control_characters(tmp_path: Path) -> None:
     refused = fail("check", tmp_path / f"{odd}.csv")
     console, display = Console(file=io.StringIO(), width=200), Display()
     display.console = Console(file=io.StringIO())
-    show(
+    print_report(
         Report(odd, [Section(odd, [Table([odd], [[odd]], odd, [odd]), Text([odd])])], odd, [odd]),
         console,
     )

@@ -27,20 +27,10 @@ from rich.console import Console
 
 from regard.course.lab import flat  # which imports all results
 from regard.errors import RegardError
-from regard.views.labels import Metrics, label, metric_tables
-from regard.views.render import (
-    BLUES,
-    ORANGES,
-    SHADES,
-    check_output,
-    draw,
-    fonts_for,
-    heat_map_lines,
-    page,
-    show,
-    write,
-    write_result,
-)
+from regard.views.labels import Metrics, metric_tables, token_label
+from regard.views.page import page
+from regard.views.picture import BLUES, ORANGES, draw, fonts_for
+from regard.views.render import check_output, write_file, write_result
 from regard.views.report import (
     MAX_HEAT_MAP_BYTES,
     Bars,
@@ -60,6 +50,7 @@ from regard.views.report import (
     json_parts,
 )
 from regard.views.show import show as show_equation
+from regard.views.terminal import SHADES, heat_map_lines, print_report
 
 EVIL = '안녕 <b>세상</b> & "모두" </script><!--'
 MAPS = [
@@ -322,7 +313,7 @@ def test_a_browser_draws_every_figure(tmp_path: Path) -> None:
 
 def shown(report: Report, width: int) -> list[str]:
     stream = io.StringIO()
-    show(report, Console(file=stream, width=width, highlight=False, soft_wrap=True))
+    print_report(report, Console(file=stream, width=width, highlight=False, soft_wrap=True))
     return stream.getvalue().splitlines()
 
 
@@ -401,7 +392,7 @@ def test_korean_is_drawn_on_a_machine_without_fonts(tmp_path: Path) -> None:
     program = """
 import sys
 from pathlib import Path
-from regard.views.render import draw, fonts_for
+from regard.views.picture import draw, fonts_for
 from regard.views.report import Bars
 for number, text in enumerate(("가", "됬", "힣", "ㄱ", "。")):
     file = Path(sys.argv[1], f"{number}.png")
@@ -463,7 +454,7 @@ def test_a_result_is_written_in_the_format_of_the_suffix(
     ]
     (tmp_path / "taken").mkdir()
     with pytest.raises(RegardError, match=r"taken: cannot be written: .*give another --csv"):
-        write(tmp_path / "taken", [b"x"], option="--csv")
+        write_file(tmp_path / "taken", [b"x"], option="--csv")
 
 
 def test_a_missing_matplotlib_is_one_sentence_with_the_command(
@@ -501,7 +492,9 @@ def heat_map(
     """Attention of `target` to `source`; random unless given."""
     if weights is None:
         weights = np.random.default_rng(seed).dirichlet(np.full(len(source), 0.3), size=len(target))
-    return HeatMap([*map(label, target)], [*map(label, source)], np.asarray(weights), title)
+    return HeatMap(
+        [*map(token_label, target)], [*map(token_label, source)], np.asarray(weights), title
+    )
 
 
 DATE = heat_map(
@@ -557,7 +550,7 @@ def grid_rows(lines: list[str]) -> list[tuple[str, str]]:
     ],
 )
 def test_a_token_is_shown_visibly_and_harmlessly(piece: str, shown: str) -> None:
-    assert label(piece) == shown
+    assert token_label(piece) == shown
 
 
 def test_the_terminal_map_by_hand() -> None:
@@ -644,7 +637,9 @@ def test_svg_of_any_text_is_xml_with_every_label_as_text(source: list[str], titl
     drawn = heat_map(source, source, title=title)
     root = ElementTree.fromstring(draw([HeatMaps([drawn])], Path("x.svg")))
     texts = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
-    assert sum(texts.count(text) for text in {label(piece) for piece in source}) >= 2 * len(source)
+    assert sum(texts.count(text) for text in {token_label(piece) for piece in source}) >= 2 * len(
+        source
+    )
 
 
 @pytest.mark.parametrize("size", [(2, 2), (3, 30)])

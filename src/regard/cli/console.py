@@ -116,12 +116,13 @@ def bar(what: str, *, visible: bool) -> Iterator[Progress]:
 def show_report(result: Result, out: Path | None, *, as_json: bool, drawn: bool = False) -> None:
     """A result as JSON or for people; and as a file, if one is asked for. What is only `drawn` goes
     into that alone."""
-    from regard.views.render import json_line, show, write_result
+    from regard.views.render import json_line, write_result
+    from regard.views.terminal import print_report
 
     if as_json:
         sys.stdout.writelines(json_line(result))
     elif out is None or not drawn:
-        show(result.report())
+        print_report(result.report())
     if out is not None:
         write_result(result, out)
         if not as_json:

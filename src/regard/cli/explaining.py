@@ -285,8 +285,8 @@ def compare(
     Language models are compared by perplexity per word and bits per character, masked language
     models by their accuracy, classifiers by accuracy, F1 and McNemar's test.
     """
-    from regard.views.compare import check_csv
-    from regard.views.systems import named_files
+    from regard.views.comparison import check_csv
+    from regard.views.measuring import named_files
 
     outputs = named_files(hypotheses)
     inputs = [

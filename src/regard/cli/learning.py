@@ -106,7 +106,7 @@ def course(
     page = out or Path("course") / f"{chosen.number}.html"
     from regard.course.lab import run as run_chapter
     from regard.training.interrupts import Interrupted
-    from regard.views.render import write
+    from regard.views.render import write_file
 
     with suppress(OSError):  # what cannot be made is refused below
         page.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def course(
     if page.suffix.lower() != ".ipynb":
         console.show_report(lesson, page, as_json=as_json)
         return
-    write(page, [lesson.notebook(page.parent).encode()])
+    write_file(page, [lesson.notebook(page.parent).encode()])
     console.show_report(lesson, None, as_json=as_json)
     if not as_json:
         console.say(f"written: {page}")

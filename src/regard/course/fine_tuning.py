@@ -14,7 +14,7 @@ from regard.config import Tree
 from regard.course.lab import LANGUAGE_MODELS, Found, Lab, built_in
 from regard.data.corpora import as_object, generate
 from regard.tasks.regression import spearman
-from regard.views.labels import title
+from regard.views.labels import metric_title
 from regard.views.report import Bars, Curves, Series, Table
 
 SENTENCE = "In the end the photography was never tedious, even if the music was dull."
@@ -71,7 +71,7 @@ def _tasks(lab: Lab, bert: Run) -> tuple[Found, Run]:
         )
         scores = [float(evaluate(run, overwrite=True)[metric]) for run in (scratch, runs[name])]
         numbers |= {f"{word}_scratch": scores[0], f"{word}_tuned": scores[1]}
-        rows.append([name, task, data["train"].get("size", 3000), title(metric), *scores])
+        rows.append([name, task, data["train"].get("size", 3000), metric_title(metric), *scores])
         files.append([name, corpus, json.dumps(line)])
     columns = ["task", "recipe's task", "labels", "measured by", "from scratch", "fine-tuned"]
     tables = {

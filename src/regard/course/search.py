@@ -10,7 +10,8 @@ import torch
 
 from regard.api import Run, compare, diagnose, predict
 from regard.course.lab import ONE_VECTOR, Found, Lab, captions_recipe, reverse_recipe
-from regard.views.diagnose import BeamResult, Diagnosis
+from regard.views.beam_sweep import BeamResult
+from regard.views.diagnose import Diagnosis
 from regard.views.report import Curves, Series, Table
 from regard.views.search_record import ranking, search_tree
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +27,15 @@ from regard.tasks.task import summed
 from regard.tasks.translation import LengthsOf, TextToText
 from regard.text.normalise import nfc
 from regard.views import search_errors
-from regard.views.labels import count_text, percent, title
-from regard.views.report import Bars, Cell, Curves, Report, Result, Section, Series, Table, muted
+from regard.views.advice import (
+    advice,
+)
+from regard.views.beam_sweep import BeamResult, Sweep
+from regard.views.labels import count_text, metric_title
+from regard.views.metric_sums import text_metrics
+from regard.views.report import Bars, Cell, Report, Result, Section, Table, muted
 from regard.views.search_errors import (
     ERROR_KINDS,
-    SAME_TOKENS,
     Bucket,
     JudgedOutput,
     ScoredReference,
@@ -39,7 +43,7 @@ from regard.views.search_errors import (
     Verdict,
 )
 from regard.views.search_record import Outcome, outcomes_of
-from regard.views.significance import resamples, text_metrics
+from regard.views.significance import resamples
 
 SWEPT_BEAMS = (1, 2, 3, 5, 10, 20)
 """The widths that a diagnosis tries."""
@@ -49,13 +53,7 @@ EXAMPLES_IN_TERMINAL = 3
 WARM_UP_SENTENCES = 16
 """Sentences that are decoded before any are timed: the first ones on a device wait for it to get
 ready."""
-MIN_ERRORS_FOR_SHARES = 30
-"""Errors below which shares say little."""
-NOTEWORTHY_SHARE = 0.1
-"""The share of the errors from which on a cause is worth a sentence."""
 
-NOTICEABLE_DIFFERENCE = 0.1
-"""Points of a metric from 0 to 100: a smaller difference counts as none."""
 
 VERDICTS_NOTE = (
     "An output that is worse than its reference (its own chrF is below 100) is an error. Where the "
@@ -68,280 +66,6 @@ VERDICTS_NOTE = (
     "with their 95 % "
     "interval (Wilson), of errors among the sentences and of each kind among the errors."
 )
-RULE_REMEDIES = {
-    SAME_TOKENS: "the output has the same tokens, which spell it otherwise; the tokenizer changes "
-    "case or signs",
-    "maximum length": "it is too long, so raise search.max_length_ratio, search.max_length_offset "
-    "or search.max_length",
-    "minimum length": "it is too short, so lower search.min_length or search.min_length_ratio",
-}
-"""What to do about rules that forbid a reference."""
-TRAIN_MORE = "longer training, more data or a larger model"
-LARGER_VOCABULARY = "use a larger vocabulary, or one of sub-words or bytes"
-LOWER_PENALTY = "try a lower --length-penalty"
-REMEDY_REASONS = {
-    LARGER_VOCABULARY: "because the reference holds unknown tokens, which no search could write",
-    LOWER_PENALTY: "only by the length normalisation, since the model gives the reference the higher "
-    "log P",
-}
-"""Why each of these helps."""
-
-
-@dataclass(frozen=True, eq=False)
-class BeamResult:
-    """What one width of the beam gives."""
-
-    beam: int
-    seconds: float
-    """To decode all sentences."""
-    metrics: Mapping[str, float]
-    """The task's own, over all outputs."""
-    resampled: NDArray[np.float64]
-    """The metric that the widths are compared by, on resamples of the sentences."""
-    tally: Tally
-
-
-class Gap(NamedTuple):
-    """How many points a width is behind another, with the 95 % interval."""
-
-    difference: float
-    low: float
-    high: float
-
-    @property
-    def matters(self) -> bool:
-        """Significant, and large enough to be noticed."""
-        return self.difference > NOTICEABLE_DIFFERENCE and self.low > 0
-
-
-@dataclass(frozen=True, eq=False)
-class Sweep:
-    """Several widths, narrowest first."""
-
-    metric: str
-    """What they are compared by."""
-    widths: Sequence[BeamResult]
-    beam: int
-    """The width in use."""
-
-    def quality(self, width: BeamResult) -> float:
-        return width.metrics[self.metric]
-
-    @cached_property
-    def now(self) -> BeamResult:
-        return next(width for width in self.widths if width.beam == self.beam)
-
-    def best_above(self, beam: int) -> BeamResult:
-        """The highest quality of wider beams; among equals the narrowest."""
-        wider = [width for width in self.widths if width.beam > beam]
-        return max(wider, key=lambda width: (self.quality(width), -width.beam))
-
-    @cached_property
-    def best(self) -> BeamResult:
-        return self.best_above(0)
-
-    @cached_property
-    def enough(self) -> BeamResult:
-        """The narrowest that is not behind the best in a way that matters: wider ones do not
-        improve quality."""
-        return next(width for width in self.widths if not self.behind(width).matters)
-
-    def behind(self, width: BeamResult, other: BeamResult | None = None) -> Gap:
-        """A width against another or the best one: all are measured on the same draws, so this is a
-        paired test."""
-        other = other or self.best
-        low, high = np.quantile(other.resampled - width.resampled, [0.025, 0.975])
-        return Gap(self.quality(other) - self.quality(width), float(low), float(high))
-
-    def to_json(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "beam": width.beam,
-                **width.metrics,
-                "behind_best": self.behind(width)._asdict(),
-                "enough": width is self.enough,
-                **{name: width.tally.counts[name] for name in width.tally.shares},
-                "seconds": width.seconds,
-            }
-            for width in self.widths
-        ]
-
-    def section(self) -> Section:
-        """What the widths are compared by comes first, so that a narrow terminal has room for
-        it."""
-        main = title(self.metric)
-        rows = []
-        names = sorted(self.widths[0].metrics, key=lambda name: name != self.metric)
-        for width in self.widths:
-            mark = "*" * (width is self.enough) + "<" * (width is self.now)
-            first, *others = (width.metrics[name] for name in names)
-            behind = "{:.2f} ({:.2f}–{:.2f})".format(*self.behind(width))
-            rows.append(
-                [
-                    f"{mark} {width.beam}",
-                    first,
-                    width.tally.search_errors,
-                    width.seconds,
-                    *others,
-                    behind,
-                ]
-            )
-        columns = [
-            "beam",
-            main,
-            "search errors",
-            "seconds",
-            *map(title, names[1:]),
-            f"{main} behind the best",
-        ]
-        sentences = count_text(self.now.tally.sentences, "sentences")
-        note = f"< in use; * wider beams do not improve {main}, as far as {sentences} can show"
-        why = (
-            f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more "
-            f"than {NOTICEABLE_DIFFERENCE} points "
-            f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."
-        )
-        places = [
-            float(place) for place in range(len(rows))
-        ]  # evenly, since each beam is about twice the one before
-        ticks = [(place, str(width.beam)) for place, width in zip(places, self.widths, strict=True)]
-        lines = {
-            main: [*map(self.quality, self.widths)],
-            "seconds": [width.seconds for width in self.widths],
-        }
-        curves = [
-            Curves(
-                [Series(name, places, values)],
-                "beam",
-                name,
-                from_zero=name == "seconds",
-                x_ticks=ticks,
-            )
-            for name, values in lines.items()
-        ]
-        table = Table(columns, rows, notes=[note], formats=[".2f"])
-        return Section("Other beams", [table, muted(why), *curves], in_terminal=1)
-
-
-def advice(
-    tally: Tally, errors: Sequence[JudgedOutput], beam: int, sweep: Sweep | None
-) -> Iterator[str]:
-    """One sentence or two for each thing that is worth doing, the most important first."""
-    causes = Counter[str]()
-    lead = ""
-    reasons = Counter(
-        error.unreachable for error in errors if error.unreachable and not error.scored.unknown
-    )
-    for reason, count in reasons.items():
-        if count >= NOTEWORTHY_SHARE * len(errors):
-            remedy = RULE_REMEDIES.get(reason, f"look at the search's rule: {reason}")
-            yield (
-                f"In {percent(count / len(errors))} of the errors no search could give the "
-                f"reference: {remedy}."
-            )
-    for error in errors:
-        if error.verdict == "model":
-            by_length = LOWER_PENALTY if error.raw_verdict == "search" else TRAIN_MORE
-            causes[LARGER_VOCABULARY if error.scored.unknown else by_length] += 1
-    if not tally.errors:
-        yield "No output is worse than its reference: there are no errors to correct."
-    elif tally.errors == tally.rule_errors:
-        return  # neither another beam nor a better model would help
-    elif tally.search_errors >= tally.model_errors:
-        wider = _wider(tally, sweep) if sweep else f": raise the beam above {beam}."
-        yield f"{percent(tally.shares['search_errors'].share)} search errors{wider}"
-    else:
-        lead = max((TRAIN_MORE, *REMEDY_REASONS), key=lambda remedy: causes[remedy])
-        why = "" if lead == TRAIN_MORE else f", {causes[lead]:,} of them {REMEDY_REASONS[lead]}"
-        rest = ""
-        if sweep and sweep.enough.beam > beam:
-            what_for = (
-                "for the others" if tally.search_errors else "for outputs that come closer to them"
-            )
-            rest = f"; {what_for} raise the beam to {_gain(sweep, sweep.enough)}"
-        share = percent(tally.shares["model_errors"].share)
-        yield (
-            f"{share} model errors{why}: {lead}. No beam, however wide, would prefer these "
-            f"references{rest}."
-        )
-    if sweep:
-        yield from _width(sweep)
-    for remedy in REMEDY_REASONS:  # model errors that more training would not remove
-        count = causes[remedy]
-        if remedy != lead and count and count >= NOTEWORTHY_SHARE * tally.errors:
-            are = "is" if count == 1 else "are"
-            yield f"{count_text(count, 'errors')} {are} the model's {REMEDY_REASONS[remedy]}: {remedy}."
-    if 0 < tally.errors < MIN_ERRORS_FOR_SHARES:
-        _, low, high = map(percent, tally.shares["search_errors"])
-        few = (
-            f"There {'is' if tally.errors == 1 else 'are'} only "
-            f"{count_text(tally.errors, 'errors')}"
-        )
-        yield f"{few}: the true share of search errors may be anywhere from {low} to {high}."
-
-
-def _wider(tally: Tally, sweep: Sweep) -> str:
-    """What to do about search errors: how the sentence goes on that begins with their share."""
-    widest = sweep.widths[-1]
-    if sweep.enough.beam > sweep.beam:
-        return f": raise the beam to {_gain(sweep, sweep.enough)}."
-    if widest is sweep.now:
-        return f": raise the beam above {sweep.beam}, the widest that was tried."
-    best = sweep.best_above(sweep.beam)
-    behind = sweep.behind(sweep.now, best)
-    if behind.matters:
-        return f": raise the beam to {_gain(sweep, best)}."
-    if behind.difference > NOTICEABLE_DIFFERENCE:
-        chance = f"with {count_text(tally.sentences, 'sentences')} that may be chance"
-        better = _gain(sweep, best, "writes better ")
-        return f": a beam of {better}, but {chance}. Measure more of them, or try that beam."
-    none = (
-        f", but no beam up to {widest.beam} writes better by more than {NOTICEABLE_DIFFERENCE} points of "
-        f"{title(sweep.metric)}"
-    )
-    if 2 * widest.tally.search_errors < tally.search_errors:
-        return f"{none}, and what the model prefers to the references is as wrong: {TRAIN_MORE}."
-    return (
-        f"{none}: the references lie too far off the beam. Train longer, so that the model "
-        "rates how they begin."
-    )
-
-
-def _gain(sweep: Sweep, then: BeamResult, verb: str = "") -> str:
-    now = sweep.now
-    quality = sweep.quality
-    qualities = f"{title(sweep.metric)} {quality(now):.1f} -> {quality(then):.1f}"
-    return f"{then.beam} {verb}({qualities}, {then.seconds / now.seconds:.1f} times the time)"
-
-
-def _width(sweep: Sweep) -> Iterator[str]:
-    """Few sentences prove little: what is not significant is not called equal."""
-    now = sweep.now
-    enough = sweep.enough
-    if enough.beam < now.beam:
-        share = enough.seconds / now.seconds
-        quicker = f", which takes {percent(share)} of the time" if share < 1 else ""
-        qualities = (
-            f"{title(sweep.metric)} {sweep.quality(now):.2f} and {sweep.quality(enough):.2f}"
-        )
-        if sweep.behind(now, enough).matters:
-            yield (
-                f"A beam of {now.beam} writes worse than one of {enough.beam}{quicker} "
-                f"({qualities})."
-            )
-        else:
-            better = (
-                f"a beam of {now.beam} writes better than one of {enough.beam}{quicker} "
-                f"({qualities})"
-            )
-            yield f"{count_text(now.tally.sentences, 'sentences')} cannot show that {better}."
-    worse = [*takewhile(lambda width: sweep.behind(width).matters, reversed(sweep.widths))]
-    if worse:
-        beams = f"{worse[-1].beam} or more" if len(worse) > 1 else f"{worse[-1].beam}"
-        reason = (
-            "it finds what the model prefers, and that is wrong. Look at the length normalisation."
-        )
-        yield f"A beam of {beams} writes worse than one of {sweep.best.beam}: {reason}"
 
 
 def _example(judged: JudgedOutput, outcome: Outcome) -> Table:
@@ -467,7 +191,9 @@ class Diagnosis(Result):
         }
 
     def report(self) -> Report:
-        metrics = ", ".join(f"{title(name)} {value:.2f}" for name, value in self.metrics.items())
+        metrics = ", ".join(
+            f"{metric_title(name)} {value:.2f}" for name, value in self.metrics.items()
+        )
         measured = (
             f"{count_text(self.tally.sentences, 'sentences')} of {measured_text(self.measured_on)}"
         )

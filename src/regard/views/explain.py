@@ -10,14 +10,13 @@ from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from regard.data.batches import Batch, MaskedBatch, Padded, Ragged, Spelling
-from regard.data.dataset import Dataset
 from regard.data.framing import Framed
 from regard.data.images import Picture, images_of
 from regard.data.stories import questions_in
@@ -25,12 +24,11 @@ from regard.errors import DecodeError, refuse
 from regard.layers.attention import recording
 from regard.layers.embeddings import Positions
 from regard.models.base import ModelConfig, device_of
-from regard.models.headed import Headed, LayerMix
+from regard.models.headed import LayerMix
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
 from regard.search.hypotheses import log_probabilities
 from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
-from regard.tasks.question_answering import question_in
 from regard.tasks.task import (
     Given,
     Task,
@@ -41,8 +39,7 @@ from regard.tasks.task import (
     readable,
     without_faults,
 )
-from regard.text.files import FileInput, Parts, parts_of
-from regard.text.normalise import Span, word_spans
+from regard.text.files import FileInput
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 from regard.views.attention import (
@@ -53,13 +50,17 @@ from regard.views.attention import (
     TextPieces,
     module_calls,
 )
-from regard.views.explanation import Explanation, Occlusion, StoryAttention, View, ViewOptions
+from regard.views.explanation import Explanation, View, ViewOptions
+from regard.views.occlusion import (
+    answer_occlusion,
+    label_occlusion,
+    tag_occlusion,
+)
 from regard.views.report import Numbers
+from regard.views.story_attention import StoryAttention
 
 MASK_PADDING = 3
 """Padding tokens for a view of the masks, which otherwise would have nothing to hide."""
-MAX_OCCLUDED_WORDS = 512
-"""Longest text in words that is read again without each: each word costs one more reading of it."""
 SHOWN_POSITIONS = 50
 """Position encodings that are shown."""
 CANDIDATES_PER_STEP = 5
@@ -117,7 +118,9 @@ def explain(
         view is None and padding is None and "probabilities" in reading.prediction
     )  # of a classifier
     if task.head is not None and (view == "occlusion" or alone or opens):
-        leave_out = {"tagging": _tags, "question_answering": _span}.get(task.name, _label)
+        leave_out = {"tagging": tag_occlusion, "question_answering": answer_occlusion}.get(
+            task.name, label_occlusion
+        )
         try:
             occlusion = leave_out(task, model, reading.input)
         except DecodeError:  # as of too many words
@@ -560,124 +563,3 @@ def steps_of(
         tokens = [tokenizer.pieces([token])[0] for token in ids.tolist()]
         steps.append(PredictedToken(piece, p, rank, tuple(zip(tokens, probabilities, strict=True))))
     return tuple(steps)
-
-
-# How much the answer of a classifier, tagger, ... depends on each word: the input is read again
-# without it
-
-
-def _label(task: Any, model: Headed, text: str) -> Occlusion:
-    """A label, a choice or a number."""
-    fields = [text] if task.arrangement == "single" else parts_of(text)
-    inputs = _shortened(task, model, fields)
-    [whole] = task.answers.predict(model, inputs_of([text]))
-    others = (
-        task.answers.predict(model, inputs_of([shortened.text for shortened in inputs]))
-        if inputs
-        else []
-    )
-    if hasattr(whole, "probabilities"):
-        values = [prediction.probabilities[whole.output] for prediction in (whole, *others)]
-        return _occlusion(f"P({whole.output})", values, inputs)
-    return _occlusion("the number", [prediction.output for prediction in (whole, *others)], inputs)
-
-
-def _span(task: Any, model: Headed, text: str) -> Occlusion:
-    """The answer to a question, or that there is none. The words of the answer itself stay in the
-    text."""
-    [whole] = task.answers.predict(model, inputs_of([text]))
-    fields = question_in(text, "input")
-    start = 0 if whole.span is None else whole.span.start
-    inputs = _shortened(task, model, fields, whole.span)
-    questions, contexts = zip(fields, *(shortened.text.texts for shortened in inputs), strict=True)
-    moved = [
-        len(fields[1]) - len(context) if shortened.span.start < start else 0
-        for shortened, context in zip(inputs, contexts[1:], strict=True)
-    ]
-    answers = [json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)]
-    examples = Dataset.of(
-        task, {"context": contexts, "question": questions, "answers": answers}, str
-    )
-    values = [
-        task.answer_probability(best, read, task.answer_tokens(examples, row))
-        for row, best, read in task.answers_to(model, examples, 1)
-    ]
-    return _occlusion("P(no answer)" if whole.none else f"P({whole.output})", values, inputs)
-
-
-def _tags(task: Any, model: Headed, text: str) -> Occlusion:
-    """The tag of every word."""
-    words = [text[slice(*span)] for span in task.split(text)]
-    _check_count(len(words))
-    sentences = [
-        words,
-        *(words[:out] + words[out + 1 :] for out in range(len(words)) if len(words) > 1),
-    ]
-    whole, *without = task.tag_words(model, task.encode_words(sentences))
-    p_without = [np.exp(shortened.log_p_WY) for shortened in without]
-    tags = np.array(whole.best)
-    values = np.array(whole.probabilities)
-    falls_WA = np.zeros((len(words), len(words)))
-    for out, p in enumerate(p_without):
-        others = np.delete(np.arange(len(words)), out)
-        falls_WA[out, others] = values[others] - p[np.arange(len(others)), tags[others]]
-    answers = tuple(f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
-    kept = len(p_without)
-    return Occlusion(answers, tuple(map(float, values)), tuple(words[:kept]), falls_WA[:kept])
-
-
-class InputWithoutWord(NamedTuple):
-    """An input without one word."""
-
-    text: Parts
-    word: str
-    span: Span
-
-
-def _shortened(
-    task: Task, model: Headed, fields: Sequence[str], answer: Span | None = None
-) -> list[InputWithoutWord]:
-    """The input without each word, where the model can still read it; an answer in the second text
-    stays."""
-    words = [
-        (number, span)
-        for number, text in enumerate(fields)
-        for span in word_spans(text, "punctuation")
-    ]
-    _check_count(len(words))
-    inputs = []
-    for number, span in words:
-        if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
-            texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
-            inputs.append(InputWithoutWord(Parts(*texts), fields[number][slice(*span)], span))
-    unreadable = task.answers.encode_inputs(
-        model, inputs_of([shortened.text for shortened in inputs])
-    ).unreadable
-    return [shortened for row, shortened in enumerate(inputs) if row not in unreadable]
-
-
-def _occlusion(name: str, values: Sequence[float], inputs: Sequence[InputWithoutWord]) -> Occlusion:
-    """Of one answer, given its value for the text and for the text without each word."""
-    falls_WA = np.array([[values[0] - value] for value in values[1:]])
-    return Occlusion(
-        (name,), (float(values[0]),), tuple(shortened.word for shortened in inputs), falls_WA
-    )
-
-
-def without(text: str, span: Span) -> str:
-    """The text without a word and one of the spaces around it, so that a full stop still follows a
-    word directly."""
-    before = text[: span.start]
-    after = text[span.end :]
-    if (not before or before[-1].isspace()) and after[:1].isspace():
-        return before + after[1:]
-    alone = not after or (text[span.start].isalnum() and not after[0].isalnum())
-    return before[:-1] + after if alone and before[-1:].isspace() else before + after
-
-
-def _check_count(words: int) -> None:
-    if words > MAX_OCCLUDED_WORDS:
-        what = f"the text has {words:,} words, each of which would be left out once"
-        raise DecodeError(
-            what, where="explain", hint=f"at most {MAX_OCCLUDED_WORDS}: give a part of it"
-        )

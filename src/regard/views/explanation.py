@@ -12,29 +12,23 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from rich.cells import cell_len
 from torch import Tensor
 
 from regard.data.images import Picture
 from regard.errors import DecodeError
 from regard.layers.attention import recording
-from regard.tasks.story_answering import facts_found
-from regard.text.normalise import one_line
-from regard.views import attention as equations
+from regard.views import worked_attention
 from regard.views.attention import (
     ATTENTION_NAMES,
     Attention,
     AttentionKind,
-    ChangedScores,
     PredictedToken,
     TextPieces,
-    WorkedAttention,
 )
-from regard.views.labels import label, shorten
-from regard.views.render import SHADES
+from regard.views.labels import shorten, token_label
+from regard.views.occlusion import Occlusion
 from regard.views.report import (
     Bars,
-    Cell,
     HeatMap,
     HeatMaps,
     ImageMap,
@@ -47,6 +41,8 @@ from regard.views.report import (
     json_parts,
     muted,
 )
+from regard.views.story_attention import StoryAttention
+from regard.views.worked_attention import ChangedScores, WorkedAttention
 
 View = Literal[
     "alignment",
@@ -75,171 +71,8 @@ OPTION_EFFECTS = {
 """What each option changes: views, or the numbers of one attention."""
 MAX_SHOWN_DIMENSIONS = 128
 """Dimensions of the position encodings that are drawn."""
-FACT_MARK = "•"
-"""Marks a supporting fact of a story."""
-WORDS_PER_TAG = 3
-"""Words that are named for each tag."""
 MAX_SHOWN_LABELS = 10
 """Labels whose probabilities are shown."""
-
-
-@dataclass(frozen=True, eq=False)
-class StoryAttention:
-    """A question about a story, how much each hop looked at each sentence, and whether that is
-    where the answer is."""
-
-    sentences: tuple[str, ...]
-    """Those in the memory, the oldest first."""
-    numbers: tuple[int, ...]
-    """What the user calls each of them."""
-    forgotten: int
-    """How many came before them."""
-    question: str
-    asked: int
-    """Which of the `questions` of the input this is, from 1."""
-    questions: int
-    weights_NS: Numbers
-    """What is missing to 1, a hop looked at empty memories."""
-    answer: str | None
-    """The right answer, where it was given."""
-    facts: tuple[int, ...] | None
-    """The indices of the sentences that the answer rests on, where they were given."""
-
-    @property
-    def looked(self) -> list[int]:
-        """The index of the sentence at which each hop looked most."""
-        return [int(place) for place in self.weights_NS.argmax(axis=1)]
-
-    @property
-    def nothing(self) -> list[float]:
-        """How much each hop looked at empty memories."""
-        return [max(0.0, float(1 - weights.sum())) for weights in self.weights_NS]
-
-    def to_json(self) -> dict[str, Any]:
-        names = ("sentences", "numbers", "forgotten", "question", "asked", "questions")
-        return {name: getattr(self, name) for name in names} | {
-            "hops": self.weights_NS.tolist(),
-            "nothing": self.nothing,
-            "looked": [self.numbers[place] for place in self.looked],
-            "answer": self.answer,
-            "facts": None if self.facts is None else [self.numbers[fact] for fact in self.facts],
-            "facts_found": facts_found(self.looked, self.facts) if self.facts else None,
-        }
-
-    def report(self, title: str, answered: PredictedToken) -> Report:
-        """The weights as a table and as a map: a row for each sentence, a column for each hop."""
-        marks = [
-            FACT_MARK if place in (self.facts or ()) else " "
-            for place in range(len(self.sentences))
-        ]
-        lines = zip(self.numbers, marks, self.sentences, strict=True)
-        rows = [*(f"{number:3}{mark} {text}" for number, mark, text in lines), "     (nothing)"]
-        hops = [f"hop {hop}" for hop in range(1, len(self.weights_NS) + 1)]
-        values = np.concatenate([self.weights_NS, np.array(self.nothing)[:, None]], axis=1).T
-        shaded = [
-            [f"{weight:.3f} {SHADES[round(weight * (len(SHADES) - 1))]}" for weight in row]
-            for row in values
-        ]
-        table = [[row, *weights] for row, weights in zip(rows, shaded, strict=True)]
-        notes = [f"{FACT_MARK} marks a supporting fact."] if self.facts else []
-        heat_map = HeatMap(rows, hops, values, title, label_width=min(60, max(map(cell_len, rows))))
-        maps = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
-        answers = Table(["answer", "probability"], answered.candidates, formats=[".3f"])
-        forgotten = (
-            f"{self.forgotten:,} earlier sentences are forgotten: the memory holds "
-            f"{len(self.sentences)}."
-        )
-        sections = [
-            Section("Where each hop looked", maps, in_terminal=1),
-            Section("The likeliest answers", [answers]),
-        ]
-        return Report(title, sections, forgotten if self.forgotten else "", [self.conclusion()])
-
-    def conclusion(self) -> str:
-        """Where the hops looked most, and whether these are the supporting facts."""
-        most = []
-        for hop, (place, nothing) in enumerate(zip(self.looked, self.nothing, strict=True), 1):
-            sentence = f"sentence {self.numbers[place]}"
-            empty = nothing > self.weights_NS[hop - 1, place]
-            where = f"nothing ({nothing:.3f}), then at {sentence}" if empty else sentence
-            most.append(f"hop {hop} looked most at {where}")
-        if not self.facts:
-            return f"{'; '.join(most)}. The supporting facts are not known."
-        named = ", ".join(str(self.numbers[fact]) for fact in sorted(self.facts))
-        share = facts_found(self.looked, self.facts)
-        agrees = {1.0: "it agrees with", 0.0: "it does not agree with"}.get(
-            share, "it agrees in part with"
-        )
-        return f"{'; '.join(most)}: {agrees} the supporting facts ({named})."
-
-
-@dataclass(frozen=True, eq=False)
-class Occlusion:
-    """The model's answers for a text, and how much the value of each falls without each of its
-    words.
-
-    Erasure of a word (Li et al. 2016, arXiv:1612.08220, section 3.1), as a difference of
-    probabilities:
-
-        fall(w) = S(x) - S(x without w)             S: the probability of the answer to x, or the number
-    """
-
-    answers: tuple[str, ...]
-    """What is explained: a label, an answer, a number; for a tagger, every word with its tag."""
-    values: tuple[float, ...]
-    """S(x) of each."""
-    words: tuple[str, ...]
-    """The words that were left out, one at a time."""
-    falls_WA: Numbers
-    """Below 0 where a value rises. The fall of a word's own tag is 0."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "answers": self.answers,
-            "values": self.values,
-            "words": self.words,
-            "falls": self.falls_WA.tolist(),
-        }
-
-    def parts(self, about: str) -> list[Part]:
-        """A bar for each word; for a tagger, the words that each tag depends on most, and a map of
-        all."""
-        words = [one_line(word) for word in self.words]
-        if not words:
-            note = "There is no word that can be left out: the text would be empty without it."
-            rows = [
-                [one_line(answer), value]
-                for answer, value in zip(self.answers, self.values, strict=True)
-            ]
-            return [Table(["answer", "value"], rows, about, notes=[note], formats=[".3f"])]
-        if len(self.answers) == 1:
-            [name] = self.answers
-            [value] = self.values
-            title = f"how much {name} = {value:.3f} falls without each word · {about}"
-            falls = [
-                round(float(fall), 3) + 0.0 for fall in self.falls_WA[:, 0]
-            ]  # + 0.0: no negative zero
-            # An axis of at least a tenth of the value keeps noise from looking like a reason.
-            return [
-                Bars(words, {"fall": falls}, "fall; below 0 it rises", title, span=abs(value) / 10)
-            ]
-        table_rows = []
-        for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True):
-            most = [
-                w
-                for w in np.argsort(-falls_W, kind="stable")[:WORDS_PER_TAG]
-                if falls_W[w] >= 0.0005
-            ]
-            named = "  ".join(f"{words[w]} {falls_W[w]:+.3f}" for w in most)
-            table_rows.append([one_line(answer), value, named or Cell("no single word", ours=True)])
-        table = Table(
-            ["word/tag", "probability", "falls most without"], table_rows, formats=[".3f"]
-        )
-        title = "how much the probability of each tag falls without each word"
-        heat_map = HeatMap(
-            words, [*map(one_line, self.answers)], self.falls_WA, f"{title} · {about}"
-        )
-        return [table, HeatMaps([heat_map], title=title)]
 
 
 @dataclass(frozen=True)
@@ -439,30 +272,34 @@ class Explanation(Result):
         change: AbstractContextManager[object] = nullcontext()
         if attentions:
             attention = attentions[layer - 1]
-            worked = equations.work_out(
+            worked = worked_attention.work_out(
                 self.model, self.forward, attention, layers, head - 1, step - 1, scores
             )
             token = self.steps[step - 1] if self.steps and view != "encoder" else None
             module = self.model.get_submodule(attention.name)
-            change = recording(equations.replaced(module, head - 1, step - 1, worked.weights_K))
+            change = recording(
+                worked_attention.replaced(module, head - 1, step - 1, worked.weights_K)
+            )
         elif self.story is None:
             learned = bool(self.mix and self.mix["learned"])
-            worked = equations.work_out_mix(
+            worked = worked_attention.work_out_mix(
                 self.model, self.batch, queries, step - 1, scores, learned
             )
             if learned:
-                change = equations.mixed(self.model.mix, worked.weights_K)
+                change = worked_attention.mixed(self.model.mix, worked.weights_K)
         else:
             named = zip(self.story.numbers, self.story.sentences, strict=True)
             numbered = [f"{number} {text}" for number, text in named]
-            worked = equations.work_out_hop(self.model, self.batch, numbered, layer, scores)
+            worked = worked_attention.work_out_hop(self.model, self.batch, numbered, layer, scores)
             token = self.steps[0]
             worked = replace(
                 worked,
                 title=f"{ATTENTION_NAMES['hops']}, hop {layer} of {layers}: {self.story.question}",
             )
             change = recording(
-                equations.replaced(self.model, int(self.model.winner), layer - 1, worked.weights_K)
+                worked_attention.replaced(
+                    self.model, int(self.model.winner), layer - 1, worked.weights_K
+                )
             )
         outcome = self.steps
         if scores is not None or not outcome:
@@ -511,7 +348,10 @@ class Explanation(Result):
                 ]
                 tokens = list(dict.fromkeys(token for row in by_step for token in row))
                 values = np.array([[row.get(token, 0.0) for token in tokens] for row in by_step])
-                rows, columns = [label(step.token) for step in self.steps], [*map(label, tokens)]
+                rows, columns = (
+                    [token_label(step.token) for step in self.steps],
+                    [*map(token_label, tokens)],
+                )
                 return [
                     HeatMap(
                         rows,
@@ -590,8 +430,8 @@ class Explanation(Result):
             or numbers
             for head, weights_QK in enumerate(attentions[number - 1].weights, 1)
         }
-        name = f"{label(queries[step - 1])} by head"
-        columns = [*map(label, attentions[0].keys.texts)]
+        name = f"{token_label(queries[step - 1])} by head"
+        columns = [*map(token_label, attentions[0].keys.texts)]
         return HeatMap(
             [*rows], columns, np.stack([*rows.values()]), f"{name} · {self.title}", (name, "", "")
         )
@@ -700,9 +540,11 @@ class Explanation(Result):
             rows = []
             for number, step in enumerate(self.steps, 1):
                 candidates = " · ".join(
-                    f"{label(token)}\u00a0{p:.3f}" for token, p in step.candidates
+                    f"{token_label(token)}\u00a0{p:.3f}" for token, p in step.candidates
                 )
-                rows.append([number, label(step.token), step.probability, step.rank, candidates])
+                rows.append(
+                    [number, token_label(step.token), step.probability, step.rank, candidates]
+                )
             columns = ["step", "written", "probability", "rank", "the five likeliest"]
             title, as_map = (
                 (self.title, [HeatMaps(self.heat_maps())]) if view == "probabilities" else ("", [])
@@ -754,7 +596,9 @@ class Explanation(Result):
 
 
 def _heat_map(attention: Attention, values: Numbers, title: str, *choice: str) -> HeatMap:
-    rows, columns = ([*map(label, pieces.texts)] for pieces in (attention.queries, attention.keys))
+    rows, columns = (
+        [*map(token_label, pieces.texts)] for pieces in (attention.queries, attention.keys)
+    )
     return HeatMap(rows, columns, values, title, (*choice, "", "")[:3])
 
 

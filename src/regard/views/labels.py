@@ -55,7 +55,7 @@ MAX_METRIC_COLUMNS = 12
 CONFUSION_NOTE = "rows are true labels, columns are predicted labels"
 
 
-def label(piece: str) -> str:
+def token_label(piece: str) -> str:
     """A token as it is shown beside a figure.
 
     a space, or "▁" alone      ␣      what character models write between words
@@ -101,7 +101,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def title(metric: str) -> str:
+def metric_title(metric: str) -> str:
     return METRIC_TITLES.get(metric, metric)
 
 

@@ -445,12 +445,12 @@ class Report:
         return [part for section in shown for part in section.parts if isinstance(part, Figure)]
 
     def __repr__(self) -> str:
-        from regard.views.render import as_text  # which imports this module
+        from regard.views.terminal import as_text  # which imports this module
 
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        from regard.views.render import framed  # which imports this module
+        from regard.views.page import framed  # which imports this module
 
         return framed(self)
 

@@ -21,7 +21,7 @@ from regard.search.hypotheses import NEVER, Choice, Live, Rules, penalise_repeti
 from regard.tasks.task import encode_target, readable
 from regard.tasks.translation import Source
 from regard.text.files import FileInput
-from regard.views.labels import label
+from regard.views.labels import token_label
 from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, muted
 
 TREE_NOTE = (
@@ -200,7 +200,7 @@ def search_tree(record: JsonObject, reference: Reference | None = None) -> Tree:
                 f"{candidate['fate']}{why}"
             )
             parent = places.get(candidate["parent"])
-            text = label(candidate["token"])
+            text = token_label(candidate["token"])
             places[candidate["id"] or -1] = len(branches)
             total = f"{candidate['total']:.2f}"
             branches.append(

@@ -1,0 +1,158 @@
+"""What a diagnosis advises: sentences about the causes of errors that occur often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from regard.views.beam_sweep import NOTICEABLE_DIFFERENCE, BeamResult, Sweep
+from regard.views.labels import count_text, metric_title, percent
+from regard.views.search_errors import (
+    SAME_TOKENS,
+    JudgedOutput,
+    Tally,
+)
+
+MIN_ERRORS_FOR_SHARES = 30
+"""Errors below which shares say little."""
+NOTEWORTHY_SHARE = 0.1
+"""The share of the errors from which on a cause is worth a sentence."""
+RULE_REMEDIES = {
+    SAME_TOKENS: "the output has the same tokens, which spell it otherwise; the tokenizer changes "
+    "case or signs",
+    "maximum length": "it is too long, so raise search.max_length_ratio, search.max_length_offset "
+    "or search.max_length",
+    "minimum length": "it is too short, so lower search.min_length or search.min_length_ratio",
+}
+"""What to do about rules that forbid a reference."""
+TRAIN_MORE = "longer training, more data or a larger model"
+LARGER_VOCABULARY = "use a larger vocabulary, or one of sub-words or bytes"
+LOWER_PENALTY = "try a lower --length-penalty"
+REMEDY_REASONS = {
+    LARGER_VOCABULARY: "because the reference holds unknown tokens, which no search could write",
+    LOWER_PENALTY: "only by the length normalisation, since the model gives the reference the higher "
+    "log P",
+}
+"""Why each of these helps."""
+
+
+def advice(
+    tally: Tally, errors: Sequence[JudgedOutput], beam: int, sweep: Sweep | None
+) -> Iterator[str]:
+    """One sentence or two for each thing that is worth doing, the most important first."""
+    causes = Counter[str]()
+    lead = ""
+    reasons = Counter(
+        error.unreachable for error in errors if error.unreachable and not error.scored.unknown
+    )
+    for reason, count in reasons.items():
+        if count >= NOTEWORTHY_SHARE * len(errors):
+            remedy = RULE_REMEDIES.get(reason, f"look at the search's rule: {reason}")
+            yield (
+                f"In {percent(count / len(errors))} of the errors no search could give the "
+                f"reference: {remedy}."
+            )
+    for error in errors:
+        if error.verdict == "model":
+            by_length = LOWER_PENALTY if error.raw_verdict == "search" else TRAIN_MORE
+            causes[LARGER_VOCABULARY if error.scored.unknown else by_length] += 1
+    if not tally.errors:
+        yield "No output is worse than its reference: there are no errors to correct."
+    elif tally.errors == tally.rule_errors:
+        return  # neither another beam nor a better model would help
+    elif tally.search_errors >= tally.model_errors:
+        wider = _wider(tally, sweep) if sweep else f": raise the beam above {beam}."
+        yield f"{percent(tally.shares['search_errors'].share)} search errors{wider}"
+    else:
+        lead = max((TRAIN_MORE, *REMEDY_REASONS), key=lambda remedy: causes[remedy])
+        why = "" if lead == TRAIN_MORE else f", {causes[lead]:,} of them {REMEDY_REASONS[lead]}"
+        rest = ""
+        if sweep and sweep.enough.beam > beam:
+            what_for = (
+                "for the others" if tally.search_errors else "for outputs that come closer to them"
+            )
+            rest = f"; {what_for} raise the beam to {_gain(sweep, sweep.enough)}"
+        share = percent(tally.shares["model_errors"].share)
+        yield (
+            f"{share} model errors{why}: {lead}. No beam, however wide, would prefer these "
+            f"references{rest}."
+        )
+    if sweep:
+        yield from _width(sweep)
+    for remedy in REMEDY_REASONS:  # model errors that more training would not remove
+        count = causes[remedy]
+        if remedy != lead and count and count >= NOTEWORTHY_SHARE * tally.errors:
+            are = "is" if count == 1 else "are"
+            yield f"{count_text(count, 'errors')} {are} the model's {REMEDY_REASONS[remedy]}: {remedy}."
+    if 0 < tally.errors < MIN_ERRORS_FOR_SHARES:
+        _, low, high = map(percent, tally.shares["search_errors"])
+        few = (
+            f"There {'is' if tally.errors == 1 else 'are'} only "
+            f"{count_text(tally.errors, 'errors')}"
+        )
+        yield f"{few}: the true share of search errors may be anywhere from {low} to {high}."
+
+
+def _wider(tally: Tally, sweep: Sweep) -> str:
+    """What to do about search errors: how the sentence goes on that begins with their share."""
+    widest = sweep.widths[-1]
+    if sweep.enough.beam > sweep.beam:
+        return f": raise the beam to {_gain(sweep, sweep.enough)}."
+    if widest is sweep.now:
+        return f": raise the beam above {sweep.beam}, the widest that was tried."
+    best = sweep.best_above(sweep.beam)
+    behind = sweep.behind(sweep.now, best)
+    if behind.matters:
+        return f": raise the beam to {_gain(sweep, best)}."
+    if behind.difference > NOTICEABLE_DIFFERENCE:
+        chance = f"with {count_text(tally.sentences, 'sentences')} that may be chance"
+        better = _gain(sweep, best, "writes better ")
+        return f": a beam of {better}, but {chance}. Measure more of them, or try that beam."
+    none = (
+        f", but no beam up to {widest.beam} writes better by more than {NOTICEABLE_DIFFERENCE} points of "
+        f"{metric_title(sweep.metric)}"
+    )
+    if 2 * widest.tally.search_errors < tally.search_errors:
+        return f"{none}, and what the model prefers to the references is as wrong: {TRAIN_MORE}."
+    return (
+        f"{none}: the references lie too far off the beam. Train longer, so that the model "
+        "rates how they begin."
+    )
+
+
+def _gain(sweep: Sweep, then: BeamResult, verb: str = "") -> str:
+    now = sweep.now
+    quality = sweep.quality
+    qualities = f"{metric_title(sweep.metric)} {quality(now):.1f} -> {quality(then):.1f}"
+    return f"{then.beam} {verb}({qualities}, {then.seconds / now.seconds:.1f} times the time)"
+
+
+def _width(sweep: Sweep) -> Iterator[str]:
+    """Few sentences prove little: what is not significant is not called equal."""
+    now = sweep.now
+    enough = sweep.enough
+    if enough.beam < now.beam:
+        share = enough.seconds / now.seconds
+        quicker = f", which takes {percent(share)} of the time" if share < 1 else ""
+        qualities = (
+            f"{metric_title(sweep.metric)} {sweep.quality(now):.2f} and {sweep.quality(enough):.2f}"
+        )
+        if sweep.behind(now, enough).matters:
+            yield (
+                f"A beam of {now.beam} writes worse than one of {enough.beam}{quicker} "
+                f"({qualities})."
+            )
+        else:
+            better = (
+                f"a beam of {now.beam} writes better than one of {enough.beam}{quicker} "
+                f"({qualities})"
+            )
+            yield f"{count_text(now.tally.sentences, 'sentences')} cannot show that {better}."
+    worse = [*takewhile(lambda width: sweep.behind(width).matters, reversed(sweep.widths))]
+    if worse:
+        beams = f"{worse[-1].beam} or more" if len(worse) > 1 else f"{worse[-1].beam}"
+        reason = (
+            "it finds what the model prefers, and that is wrong. Look at the length normalisation."
+        )
+        yield f"A beam of {beams} writes worse than one of {sweep.best.beam}: {reason}"

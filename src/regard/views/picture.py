@@ -1,0 +1,354 @@
+"""The figures of a report as one picture, drawn by matplotlib with fonts that have every letter."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text as RichText
+
+from regard.errors import RegardError, import_extra
+from regard.text.normalise import one_line
+from regard.views.labels import number, shorten
+from regard.views.report import (
+    Bars,
+    Curves,
+    Figure,
+    HeatMap,
+    HeatMaps,
+    ImageMap,
+    Tree,
+)
+
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b5b5b", "#8c6d31")
+"""Okabe and Ito 2008, "Color Universal Design", without yellow, which is too pale; then grey and
+brown."""
+MARKERS = "os^Dv*ph"
+DASHES = ("-", "--", ":", "-.")
+BLUES = ("ffffff", "d0e4fe", "a5c8f6", "7eace9", "5b90d6", "3c75bf", "215ba3", "074284", "002a62")
+"""One hue at nine lightnesses, L* = 100, 89.75, ... 18: the scale survives a grey printer."""
+ORANGES = ("ffffff", "ffddc5", "fdbb8a", "f1994f", "d87820", "b85b00", "934100", "6d2b00", "481900")
+"""The same lightnesses in the opposite hue, for values below zero."""
+LATIN_FONT = "DejaVu Sans"
+KOREAN_FONT = "Regard Sans KR"
+"""The fonts that are there wherever matplotlib and regard are."""
+KOREAN_FILE = Path(__file__).parent / "fonts" / "RegardSansKR.otf"
+"""All Hangul syllables and the symbols of KS X 1001, from Noto Sans CJK (scripts/subset_font)."""
+FONTS = ("Noto Sans CJK KR", "Noto Sans KR", "Apple SD Gothic Neo", "Malgun Gothic", "NanumGothic")
+"""Fonts with Hangul and Latin letters: Linux (two names), macOS, Windows, Linux again."""
+CELL_SIDE = 0.28
+"""Inches of a cell's side."""
+MAX_PICTURE_SIDE = 30.0
+"""Longest side of a picture in inches."""
+DOTS = 110
+TITLE_SIZE = 11
+TITLE_LINES = 3
+MIN_AXIS_RANGE = 0.01
+"""Of the vertical axis of curves, as a share of its largest value."""
+MAX_PANELS_PER_ROW = 6
+"""Most panels of an image map in a row."""
+Panel = HeatMap | Curves | Bars | ImageMap | Tree
+
+
+def draw(figures: Sequence[Figure], path: Path) -> bytes:
+    """All figures in one picture, of the format that the suffix of the path names."""
+    panels = [
+        panel
+        for figure in figures
+        for panel in (figure.drawn if isinstance(figure, HeatMaps) else [figure])
+    ]
+    if not panels:
+        raise RegardError("there is no figure to draw", where=str(path), hint="give an .html file")
+    kind = path.suffix.lower().removeprefix(".")
+    # Text stays text in SVG: the fonts here only measure it, and whoever opens the file needs
+    # fonts.
+    families = fonts_for(f"{panels}…", path, strict=kind == "png")
+    across = math.ceil(math.sqrt(len(panels)))
+    down = math.ceil(len(panels) / across)
+    widths, heights = zip(*map(_size, panels), strict=True)
+    wide, tall = (
+        min(MAX_PICTURE_SIDE / across, max(widths)),
+        min(MAX_PICTURE_SIDE / down, max(heights)),
+    )
+    settings = {
+        "font.family": families,
+        "axes.unicode_minus": False,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "regard",
+    }
+    with matplotlib_module("", path).rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        whole = matplotlib_module(".figure", path).Figure(
+            (across * wide, down * tall), dpi=DOTS, layout="constrained"
+        )
+        for place, panel in zip(
+            np.atleast_1d(whole.subfigures(down, across)).flat, panels, strict=False
+        ):
+            _write_title(place, panel.title, wide)
+            match panel:
+                case HeatMap():
+                    _draw_heat_map(place.add_subplot(), panel, path)
+                case Curves():
+                    _draw_curves(place.add_subplot(), panel)
+                case Bars():
+                    _draw_bars(place.add_subplot(), panel)
+                case ImageMap():
+                    _draw_image_map(place, panel)
+                case Tree():
+                    _draw_tree(place.add_subplot(), panel)
+        content = io.BytesIO()
+        whole.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    return _with_fonts_of_viewers(content.getvalue()) if kind == "svg" else content.getvalue()
+
+
+def _with_fonts_of_viewers(svg: bytes) -> bytes:
+    """Name fonts that the machines of readers have: on none of them is KOREAN_FONT installed."""
+    common = ", ".join(f"'{name}'" for name in FONTS)
+    named = re.sub(rb"(font(?:-family)?: [^;\"]*')", rb"\1, sans-serif", svg)
+    return named.replace(f"'{KOREAN_FONT}'".encode(), common.encode())
+
+
+def matplotlib_module(name: str, path: Path) -> Any:
+    """matplotlib, or a module of it; without pyplot, which needs a screen."""
+    return import_extra(f"matplotlib{name}", extra="plots", where=str(path), doing="drawing")
+
+
+def _size(panel: Panel) -> tuple[float, float]:
+    """Width and height in inches, with room for labels and title."""
+    match panel:
+        case HeatMap():
+            rows, columns = panel.values.shape
+            return max(4.0, columns * CELL_SIDE + 2.5 + 0.11 * (panel.label_width - 18)), max(
+                3.0, rows * CELL_SIDE + 2.5
+            )
+        case Bars():
+            return 6.5, max(2.5, len(panel.categories) * CELL_SIDE + 1.5)
+        case ImageMap():
+            across = min(MAX_PANELS_PER_ROW, len(panel.words) + 1)
+            return 1.6 * across, 1.9 * math.ceil((len(panel.words) + 1) / across) + 0.5
+        case Curves():
+            return 6.0, 4.0
+        case Tree():
+            return 1.1 * panel.depth + 1.0, 0.2 * max(panel.rows, default=0.0) + 1.0
+
+
+def _write_title(place: Any, title: str, wide: float) -> None:
+    """In at most three lines above the panel; about 11 letters fit an inch, half as many Hangul
+    syllables."""
+    if not title:
+        return
+    columns = max(10, round(11 * wide))
+    lines = [
+        line.plain.strip()
+        for line in RichText(one_line(title)).wrap(Console(width=columns), columns)
+    ]
+    if len(lines) > TITLE_LINES:
+        lines = [*lines[: TITLE_LINES - 1], shorten(" ".join(lines[TITLE_LINES - 1 :]), columns)]
+    drawn = place.suptitle(
+        "\n".join(lines), fontsize=TITLE_SIZE, x=0.1 / wide, ha="left", parse_math=False
+    )
+    share = drawn.get_window_extent().width / DOTS / (0.98 * (wide - 0.2))  # capitals are wider
+    drawn.set_fontsize(
+        TITLE_SIZE / max(1.0, share)
+    )  # matplotlib before 3.11 draws up to 1 % wider than it measures
+
+
+def _draw_curves(axes: Any, curves: Curves) -> None:
+    for n, series in enumerate(curves.series):
+        look = {"color": PALETTE[n % 8], "marker": MARKERS[n % 8], "linestyle": DASHES[n % 4]}
+        every = max(1, len(series.x) // 20)
+        axes.plot(series.x, series.y, label=series.name, markevery=every, markersize=5, **look)
+        if series.low is not None and series.high is not None:
+            axes.fill_between(
+                series.x, series.low, series.high, color=look["color"], alpha=0.16, linewidth=0
+            )
+    axes.set_xlabel(curves.x_label, parse_math=False)
+    axes.set_ylabel(curves.y_label, parse_math=False)
+    axes.set_ylim(bottom=0 if curves.from_zero else None)
+    low, high = axes.get_ylim()
+    # rounding is not to look like a change
+    if high - low < (least := MIN_AXIS_RANGE * max(abs(low), abs(high))):
+        axes.set_ylim((low + high - least) / 2, (low + high + least) / 2)
+    axes.ticklabel_format(axis="y", useOffset=False)
+    if curves.x_ticks:
+        axes.set_xticks(*map(list, zip(*curves.x_ticks, strict=True)), parse_math=False)
+    _finish(axes, "y")
+    if len(curves.series) > 1:
+        axes.legend(loc="best", fontsize=9)
+
+
+def _draw_bars(axes: Any, bars: Bars) -> None:
+    rows = np.arange(len(bars.categories))
+    several = len(bars.series) > 1
+    start = np.zeros(len(rows))
+    for n, (name, values) in enumerate(bars.series.items()):
+        colours = [PALETTE[1] if not several and value < 0 else PALETTE[n % 8] for value in values]
+        drawn = axes.barh(rows, values, 0.76, left=start, color=colours, label=name)
+        if not several:
+            axes.bar_label(drawn, fmt="%.3f", padding=3, fontsize=8)
+        start += values
+    axes.set_yticks(
+        rows,
+        [shorten(one_line(text), 28) for text in bars.categories],
+        fontsize=9,
+        parse_math=False,
+    )
+    axes.invert_yaxis()
+    axes.set_xlim(-1.15 * bars.longest if min(start) < 0 else 0, 1.15 * bars.longest)
+    axes.set_xlabel(bars.value_label, parse_math=False)
+    _finish(axes, "x")
+    if several:  # beside the bars, which leave no room
+        axes.figure.legend(loc="outside lower center", ncols=4, fontsize=9)
+
+
+def _finish(axes: Any, ruled: str) -> None:
+    axes.grid(axis=ruled, color="#d1d5db")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_heat_map(axes: Any, heat_map: HeatMap, path: Path) -> None:
+    names = (*ORANGES[:0:-1], *BLUES) if heat_map.signed else BLUES
+    scale = matplotlib_module(".colors", path).LinearSegmentedColormap.from_list(
+        "", [f"#{name}" for name in names]
+    )
+    low = -heat_map.peak if heat_map.signed else 0.0
+    image = axes.imshow(
+        heat_map.values, scale, interpolation="nearest", vmin=low, vmax=heat_map.peak
+    )
+    axes.xaxis.tick_top()
+    upright = max(map(cell_len, heat_map.columns)) <= 2 or "" in heat_map.columns
+    slant = {
+        "rotation": 0 if upright else 60,
+        "ha": "center" if upright else "left",
+        "rotation_mode": "anchor",
+    }
+    for axis, labels, turned in (
+        (axes.xaxis, heat_map.columns, slant),
+        (axes.yaxis, heat_map.rows, {}),
+    ):
+        short = (shorten(text, heat_map.label_width).replace("▁", "_") for text in labels)
+        shown = {place: text for place, text in enumerate(short) if text}
+        axis.set_ticks(list(shown), list(shown.values()), fontsize=9, parse_math=False, **turned)
+    axes.tick_params(length=0)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, aspect=30)
+    bar.set_ticks([low, heat_map.peak], labels=[number(low) if low else "0", number(heat_map.peak)])
+
+
+def _draw_image_map(place: Any, image: ImageMap) -> None:
+    """The image, then once more for each word, dark where the word did not look."""
+    across = min(MAX_PANELS_PER_ROW, len(image.words) + 1)
+    down = math.ceil((len(image.words) + 1) / across)
+    for n, word in enumerate(["", *image.words]):
+        axes = place.add_subplot(down, across, n + 1)
+        axes.imshow(image.pixels, extent=(0, 1, 0, 1), interpolation="bilinear")
+        if n:
+            veil = np.zeros((*image.grid, 4))
+            veil[..., 3] = image.veils()[n - 1]
+            axes.imshow(veil, extent=(0, 1, 0, 1), interpolation="nearest")
+        axes.set_xlabel(shorten(one_line(word), 20), fontsize=10, parse_math=False)
+        axes.set(xticks=[], yticks=[])
+
+
+def _draw_tree(axes: Any, tree: Tree) -> None:
+    """The way that won is thick, what was left is dashed."""
+    good_row = next(
+        (
+            row
+            for branch, row in zip(tree.branches, tree.rows, strict=True)
+            if branch.tone == "good"
+        ),
+        0.0,
+    )
+    for branch, row in zip(tree.branches, tree.rows, strict=True):
+        top = good_row if branch.parent is None else tree.rows[branch.parent]
+        left = branch.tone == "muted"
+        good = branch.tone == "good"
+        look = {"linestyle": ":" if left else "-", "linewidth": 2.2 if good else 1}
+        colour = PALETTE[1] if branch.marked else PALETTE[0] if good else PALETTE[6]
+        axes.plot([branch.depth - 0.42, branch.depth - 0.1], [top, row], color=colour, **look)
+        text = f"{branch.label.replace('▁', '_')} {branch.value}"
+        weight = "bold" if good or branch.marked else "normal"
+        shade = "#6b7280" if left else "black"
+        axes.text(
+            branch.depth - 0.08,
+            row,
+            text,
+            va="center",
+            fontsize=8,
+            weight=weight,
+            color=shade,
+            parse_math=False,
+        )
+    axes.set(xlim=(0.5, tree.depth + 0.7), ylim=(max(tree.rows) + 0.7, -0.7))
+    axes.axis("off")
+
+
+def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:
+    """The names of fonts that together have every letter of the text, in the order in which
+    matplotlib tries them.
+
+    A letter that no font has would be drawn as a box: `strict` refuses it.
+    """
+    face_of = matplotlib_module(".ft2font", path).FT2Font
+    missing = {character for character in one_line(text) if not character.isspace()}
+    families: list[str] = []
+    for font in _fonts(matplotlib_module(".font_manager", path)):
+        if not missing and families:
+            break
+        with suppress(OSError, RuntimeError):
+            face = face_of(font.fname)
+            # Fonts that cannot be scaled, such as colour emoji, cannot be drawn.
+            letters = {chr(code) for code in face.get_charmap()} if face.scalable else set()
+            if font.name not in families and missing & letters:
+                families.append(font.name)
+                missing -= letters
+    if missing and strict:
+        some = " ".join(sorted(missing)[:5])
+        hint = (
+            "install one, for Chinese and Japanese 'apt install fonts-noto-cjk'; .svg and "
+            ".html need none here"
+        )
+        raise RegardError(f"no installed font has {some}", where=str(path), hint=hint)
+    return families or [LATIN_FONT]
+
+
+def _fonts(module: Any) -> Iterator[Any]:
+    """matplotlib's Latin font, the Korean font that ships, then the installed fonts, which are
+    searched only if needed.
+
+    A picture of Latin and Korean text is therefore the same on every machine.
+    """
+    manager = module.fontManager
+    if all(font.name != KOREAN_FONT for font in manager.ttflist):
+        manager.addfont(KOREAN_FILE)
+    for name in (LATIN_FONT, KOREAN_FONT):
+        yield from (font for font in manager.ttflist if font.name == name and _is_regular(font))
+    # installed just now
+    for file in sorted({*module.findSystemFonts()} - {font.fname for font in manager.ttflist}):
+        with suppress(OSError, RuntimeError):
+            manager.addfont(file)
+
+    def rank(font: Any) -> tuple[bool, bool, str]:
+        # matplotlib opens the first face of a collection, and knows Noto's, which has Hangul too,
+        # by its Japanese name.
+        korean = font.name in FONTS or font.name.startswith("Noto Sans CJK")
+        return not _is_regular(font), not korean, font.name
+
+    # matplotlib's "Last Resort" has a box for every letter there is.
+    yield from sorted(
+        (font for font in manager.ttflist if "Last Resort" not in font.name), key=rank
+    )
+
+
+def _is_regular(font: Any) -> bool:
+    return font.style == "normal" and font.weight in (400, "normal", "regular", "book")

@@ -1,0 +1,561 @@
+"""One attention worked out for one query, equation by equation, with the model's own numbers and the
+code that computes it. A reader may change its scores and see what follows."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from textwrap import dedent
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.data.batches import AnyBatch, StoryBatch
+from regard.errors import DecodeError
+from regard.layers import attention as dot_products
+from regard.layers import scores
+from regard.layers.attention import Change, recording, split_heads
+from regard.models.headed import LayerMix
+from regard.models.memory_network import MemoryNetwork
+from regard.views.attention import ATTENTION_NAMES, Attention, PredictedToken, module_calls
+from regard.views.labels import token_label
+from regard.views.report import Cell, Part, Report, Result, Section, Table, Text
+
+Forward = Callable[[], Tensor]
+"""Runs the model."""
+ChangedScores = Sequence[float | None] | None
+"""The scores as a reader has changed them: None hides a key."""
+SCORE_EQUATIONS: dict[type[nn.Module], tuple[str, str, str]] = {
+    scores.AdditiveAttention: ("W_a {0}", "U_a {1}", "v_a . tanh(W_a {0} + U_a {1})"),
+    scores.ConcatAttention: (
+        "W_b [{0} ; 0]",
+        "W_b [0 ; {1}]",
+        "w . tanh(W_b [{0} ; 0] + W_b [0 ; {1}])",
+    ),
+    scores.FullyConnectedAttention: (
+        "W_b [{0} ; 0]",
+        "W_b [0 ; {1}]",
+        "w . max(0, W_b [{0} ; 0] + W_b [0 ; {1}])",
+    ),
+    scores.DotAttention: ("{0}", "{1}", "{0} . {1}"),
+    scores.GeneralAttention: ("{0}", "W_a {1}", "{0} . W_a {1}"),
+}
+"""What each score makes of the decoder's state, {0}, and of an encoder's, {1}; and the score."""
+
+
+class Notation(NamedTuple):
+    """What a paper calls the decoder's state, an encoder's, the score; its softmax and its
+    context."""
+
+    state: str
+    encoded: str
+    score: str
+    softmax: str
+    context: str
+
+
+NOTATIONS = {
+    "UVC_o": Notation(
+        "s_{i-1}",
+        "h_j",
+        "e_ij",
+        "alpha_ij = exp(e_ij) / sum_k exp(e_ik)",
+        "c_i = sum_j alpha_ij h_j",
+    ),
+    "W_c": Notation(
+        "h_t",
+        "h_s",
+        "score(h_t, h_s)",
+        "a_t(s) = exp(score(h_t, h_s)) / sum_s' exp(score(h_t, h_s'))",
+        "c_t = sum_s a_t(s) h_s",
+    ),
+    "L_z": Notation(
+        "h_{t-1}",
+        "a_i",
+        "e_ti",
+        "alpha_ti = exp(e_ti) / sum_k exp(e_tk)",
+        "c_t = sum_i alpha_ti a_i",
+    ),
+}
+"""Bahdanau's, Luong's and Xu's, by the module of their models that reads the context."""
+CONTEXT_READERS = (*NOTATIONS, "L_h")
+SUBLAYERS_AROUND = {
+    "self_attention": ("around_self", "around_attention"),
+    "cross_attention": ("around_cross",),
+}
+"""The sublayers of a Transformer that an attention may be in: those of a decoder's block, then of
+an encoder's."""
+MAX_SHOWN_NUMBERS = 4
+"""Numbers of a vector that are printed."""
+MAX_SHOWN_KEYS = 16
+"""Keys that are printed: those with the largest weights, in their order."""
+
+
+@dataclass(frozen=True, repr=False)
+class WorkedAttention(Result):
+    """An attention at one query: query, keys -> scores -> weights -> context -> what the model does
+    with it.
+
+    Vectors are listed under their equations or names.
+    """
+
+    query: Mapping[str, Tensor]
+    """The state that looks, and what is made of it before it meets the keys."""
+    keys: Sequence[str]
+    vectors: Mapping[str, Tensor]
+    """What is computed from each key, [K, D]; the values last."""
+    score: str
+    scores_K: Tensor
+    """-inf where the query may not look."""
+    weights_K: Tensor
+    after: Mapping[str, Tensor]
+    """What is done with the context."""
+    softmax: str = "alpha_j = exp(e_j) / sum_k exp(e_k)"
+    context: str = "c = sum_j alpha_j v_j"
+    title: str = ""
+    step: PredictedToken | None = None
+    """The token that is being written; None where the source attends to itself."""
+    scale: float = 1.0
+    """What the products of query and keys are multiplied by."""
+    functions: Sequence[Any] = ()
+    outcome: Sequence[PredictedToken] = ()
+    """What the model then predicts."""
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    """View, layer, head and step, and what else there is to choose from."""
+
+    @property
+    def context_D(self) -> Tensor:
+        *_, values_KD = self.vectors.values()
+        return self.weights_K @ values_KD
+
+    def to_json(self) -> dict[str, Any]:
+        """All the numbers; a score of null belongs to a key that is hidden."""
+        return {
+            "title": self.title,
+            "query": {equation: value_D.tolist() for equation, value_D in self.query.items()},
+            "keys": self.keys,
+            "vectors": {name: vectors_KD.tolist() for name, vectors_KD in self.vectors.items()},
+            "scores": [score if math.isfinite(score) else None for score in self.scores_K.tolist()],
+            "weights": self.weights_K.tolist(),
+            "context": self.context_D.tolist(),
+            "after": {equation: value_D.tolist() for equation, value_D in self.after.items()},
+        }
+
+    def details(self) -> dict[str, Any]:
+        """Beside the numbers: what was chosen, the equations, the code, and what the model
+        predicts."""
+        return {
+            **self.chosen,
+            "equations": {name: getattr(self, name) for name in ("score", "softmax", "context")},
+            "scale": self.scale,
+            "code": [source_of(function) for function in self.functions],
+            "outcome": [asdict(step) for step in self.outcome],
+        }
+
+    def report(self) -> Report:
+        """The first numbers of each vector, and the keys with the largest weights."""
+
+        def lines(values: Mapping[str, Tensor]) -> Table:
+            return Table(
+                ["", ""],
+                [[Cell(name, ours=True), _vector(value_D)] for name, value_D in values.items()],
+            )
+
+        after: list[Part] = [lines(self.after)]
+        if self.step is not None:
+            likeliest = " · ".join(
+                f"{token_label(token)} {p:.4f}" for token, p in self.step.candidates
+            )
+            after.append(
+                Text(["Finally the softmax over the vocabulary; the likeliest tokens:", likeliest])
+            )
+        sections: dict[str, list[Part]] = {
+            **({"The query": [lines(self.query)]} if self.query else {}),
+            "The keys, their scores, and the softmax of the scores": [
+                Text([self.score, self.softmax]),
+                self._table(),
+            ],
+            "The context: the values, weighted and summed": [lines({self.context: self.context_D})],
+            "What is done with the context": after,
+        }
+        numbered = [
+            Section(f"{number}. {name}", parts)
+            for number, (name, parts) in enumerate(sections.items(), 1)
+        ]
+        return Report(self.title, numbered, opening=self.title)
+
+    def _table(self) -> Table:
+        """A row for each key, and a note on those that are left out."""
+        *others, value = self.vectors
+        score, weight = (equation.partition(" = ")[0] for equation in (self.score, self.softmax))
+        kept = sorted(self.weights_K.topk(min(MAX_SHOWN_KEYS, len(self.keys))).indices.tolist())
+        rows = []
+        for j in kept:
+            e_j = float(self.scores_K[j])
+            alpha_j = float(self.weights_K[j])
+            score_j = f"{e_j:.4f}" if math.isfinite(e_j) else Cell("hidden", ours=True)
+            *before, value_j = (_vector(vectors_KD[j]) for vectors_KD in self.vectors.values())
+            rows.append([token_label(self.keys[j]), *before, score_j, f"{alpha_j:.4f}", value_j])
+        rest = float(self.weights_K.sum() - self.weights_K[kept].sum())
+        left_out = len(self.keys) - len(kept)
+        notes = [f"and {left_out} more, with {rest:.4f} of the weight"] if left_out else []
+        return Table(["", *others, score, weight, value], rows, notes=notes)
+
+
+def source_of(function: Any) -> dict[str, str]:
+    """Its name, the module that it is in, and its text."""
+    plain = getattr(function, "fget", function)  # of a property
+    return {
+        "name": plain.__qualname__,
+        "module": plain.__module__,
+        "text": dedent(inspect.getsource(plain)).rstrip(),
+    }
+
+
+def replaced(module: nn.Module, head: int, step: int, weights_K: Tensor) -> Change:
+    """The weights of one head at one query shall be these."""
+
+    def change(owner: nn.Module, weights_BHQK: Tensor, before: int) -> Tensor:
+        if owner is module and 0 <= step - before < weights_BHQK.shape[2]:
+            weights_BHQK = weights_BHQK.clone()
+            weights_BHQK[0, head, step - before] = weights_K[: weights_BHQK.shape[3]]
+        return weights_BHQK
+
+    return change
+
+
+def given_scores(scores_K: Tensor, given: ChangedScores) -> Tensor:
+    """The scores that are given, if any. A key that was hidden stays so."""
+    if given is None:
+        return scores_K
+    if len(given) != len(scores_K):
+        raise DecodeError(f"there are {len(given)} scores for {len(scores_K)} keys", where="scores")
+    changed_K = scores_K.new_tensor([-torch.inf if score is None else score for score in given])
+    changed_K = changed_K.masked_fill(scores_K.isneginf(), -torch.inf)
+    if changed_K.isneginf().all():
+        raise DecodeError("every key is hidden", where="scores", hint="leave one of them")
+    return changed_K
+
+
+def _vector(value_D: Tensor) -> Cell:
+    shown = " ".join(f"{number:7.4f}" for number in value_D[:MAX_SHOWN_NUMBERS].tolist())
+    return Cell(f"[{shown} …]" if len(value_D) > MAX_SHOWN_NUMBERS else f"[{shown}]", tone="code")
+
+
+@torch.inference_mode()
+def work_out(
+    model: nn.Module,
+    forward: Forward,
+    attention: Attention,
+    layers: int,
+    head: int,
+    step: int,
+    given: ChangedScores = None,
+) -> WorkedAttention:
+    """Compute one of the attentions of `layers` again at a head and a query, both from 0; `forward`
+    runs the model.
+
+    What follows from the scores follows from those `given`, if any."""
+    scored = isinstance(model.get_submodule(attention.name), scores.ScoredAttention)
+    work = _scored if scored else _dot_product
+    worked = work(model, forward, attention, head, step, given)
+    of_heads = "" if scored else f", head {head + 1} of {len(attention.weights)}"
+    layer = f"{ATTENTION_NAMES[attention.kind]} ({attention.name}), layer {attention.layer} of {layers}{of_heads}"
+    verb = "writing" if attention.kind == "alignment" else "at"
+    queries = attention.queries.texts
+    return replace(
+        worked,
+        title=f"{layer}, {verb} {token_label(queries[step])}, step {step + 1} of {len(queries)}",
+    )
+
+
+def _hide(scores_K: Tensor, attention: Attention, step: int) -> Tensor:
+    return scores_K.masked_fill(
+        ~torch.from_numpy(attention.visible[step]).to(scores_K.device), -torch.inf
+    )
+
+
+def _scored(
+    model: nn.Module,
+    forward: Forward,
+    attention: Attention,
+    head: int,
+    step: int,
+    given: ChangedScores,
+) -> WorkedAttention:
+    """A score of a recurrent decoder, and what the decoder computes from the context."""
+    module = model.get_submodule(attention.name)
+    assert isinstance(module, scores.ScoredAttention)
+    with recording(), module_calls(model, [attention.name, *CONTEXT_READERS]) as calls:
+        forward()
+
+    def at_step(outputs: Iterable[Tensor]) -> Tensor:
+        """Of what one call returned for all steps, or one call for each step."""
+        return torch.cat([output.reshape(-1, output.shape[-1]) for output in outputs])[step]
+
+    own = calls[attention.name]
+    s_D = at_step(call.inputs[0] for call in own)
+    memory = own[0].inputs[1]
+    letters = next(NOTATIONS[name] for name in NOTATIONS if name in calls)
+    query_name, key_name, equation = (
+        text.format(*letters) for text in SCORE_EQUATIONS[type(module)]
+    )
+    scaled = " / sqrt(d)" if isinstance(module, scores.DotAttention) and module.scaled else ""
+    query = {f"{letters.state}, the decoder's state": s_D}
+    vectors = {key_name + scaled: memory.keys_BSA[0]}
+    if isinstance(module, scores.SummedAttention):  # its score has a hidden layer
+        query[query_name] = query_A = module.query(s_D[None, None])[0, 0]
+        name, activation = (
+            ("max(...)", torch.relu) if module.rectified else ("tanh(...)", torch.tanh)
+        )
+        vectors[name] = activation(query_A + memory.keys_BSA[0])
+    vectors[letters.encoded] = memory.h_BSD[0]
+    scores_K = given_scores(
+        _hide(module.scores(s_D[None, None], memory.keys_BSA)[0, 0], attention, step), given
+    )
+    weights_K = scores_K.softmax(0)
+    factor = ""
+    focuses = [
+        call.inputs[2]
+        for call in own
+        if len(call.inputs) > 2 and isinstance(call.inputs[2], scores.Focus)
+    ]
+    if focuses and focuses[0].factor_BQS is not None:
+        weights_K = weights_K * at_step(
+            focus.factor_BQS for focus in focuses if focus.factor_BQS is not None
+        )
+        factor = " * exp(-(s - p_t)^2 / (2 sigma^2))"
+    if given is not None:
+        with (
+            recording(replaced(module, head, step, weights_K)),
+            module_calls(model, CONTEXT_READERS) as calls,
+        ):
+            forward()
+    if "W_c" in calls:
+        after = {
+            "h~_t = tanh(W_c [c_t ; h_t])": torch.tanh(
+                at_step(call.output for call in calls["W_c"])
+            )
+        }
+    elif "L_z" in calls:
+        h_D, z_D = (at_step([calls[name][0].inputs[0]]) for name in ("L_h", "L_z"))
+        after = {
+            "z_t = beta_t c_t, what the gate lets through": z_D,
+            "h_t = LSTM([y_{t-1} ; z_t], h_{t-1})": h_D,
+        }
+    else:
+        read_D = at_step([calls["UVC_o"][0].inputs[0]])
+        pairs_D = at_step([calls["UVC_o"][0].output])
+        maxout_D = pairs_D.view(-1, 2).amax(-1)
+        after = {
+            "s_i = f(s_{i-1}, y_{i-1}, c_i)": read_D[: len(s_D)],
+            "t_i = maxout(U_o s_i + V_o y_{i-1} + C_o c_i)": maxout_D,
+        }
+    own_query = [type(module).query] if isinstance(module, scores.SummedAttention) else []
+    functions = [
+        *own_query,
+        type(module).keys,
+        type(module).scores,
+        type(module).weights,
+        type(module).forward,
+    ]
+    score = f"{letters.score} = {equation}{scaled}"
+    worked = WorkedAttention(
+        query, attention.keys.texts, vectors, score, scores_K, weights_K, after
+    )
+    return replace(
+        worked, softmax=letters.softmax + factor, context=letters.context, functions=functions
+    )
+
+
+def _dot_product(
+    model: nn.Module,
+    forward: Forward,
+    attention: Attention,
+    head: int,
+    step: int,
+    given: ChangedScores,
+) -> WorkedAttention:
+    """An attention with queries, keys and values, and the residual connection and norm around
+    it."""
+    name = attention.name
+    parent, _, own = attention.name.rpartition(".")
+    block: Any = model.get_submodule(parent)
+    if hasattr(block, "attention_norm"):  # BERT and GPT
+        norm_name = "attention_norm"
+        order = "pre" if getattr(block, "pre", False) else "post"
+        residual = True
+    else:
+        around = next(sublayer for sublayer in SUBLAYERS_AROUND[own] if hasattr(block, sublayer))
+        norm_name = f"{around}.norm"
+        order = getattr(block, around).order
+        residual = getattr(block, around).residual
+    norm_name = f"{parent}.{norm_name}"
+    with recording(), module_calls(model, [name, f"{name}.W_Q", norm_name]) as calls:
+        forward()
+    [call] = calls[name]
+    read_BQD, k_BHKE, v_BHKE = call.inputs[:3]
+    module = model.get_submodule(name)
+    heads = k_BHKE.shape[1]
+    width = k_BHKE.shape[-1]
+    q_E = read_BQD[0, step]
+    k_KE = k_BHKE[0, head]
+    v_KE = v_BHKE[0, head]
+    query = {"x, the state that looks": q_E}
+    reads = "x"
+    # the attention's output is added to x, and the attention itself reads its norm
+    if order == "pre":
+        x_D = calls[norm_name][0].inputs[0][0, step]
+        query = {"x, the state so far": x_D, "LayerNorm(x), what looks": q_E}
+        reads = "LayerNorm(x)"
+    [x_D, *_] = query.values()
+    if f"{name}.W_Q" in calls:
+        q_E = split_heads(calls[f"{name}.W_Q"][0].output, heads)[0, head, step]
+        query[f"q = {reads} W_Q" + (f", head {head + 1}" if heads > 1 else "")] = q_E
+    scaled = getattr(module, "scaled", False)
+    scale = width**-0.5 if scaled else 1.0
+    scores_K = given_scores(_hide(k_KE @ q_E * scale, attention, step), given)
+    weights_K = scores_K.softmax(0)
+    if given is not None:
+        with (
+            recording(replaced(module, head, step, weights_K)),
+            module_calls(model, [name]) as calls,
+        ):
+            forward()
+        [call] = calls[name]
+    attended_D = call.output[0, step]
+    total, total_D = (
+        ("x + that", x_D + attended_D) if residual else ("that alone, without x", attended_D)
+    )
+    after = {
+        "[c_1 ; c_2 ; ...] W_O, all heads"
+        if hasattr(module, "W_O")
+        else "the context as it is": attended_D
+    }
+    if order == "post":
+        normed_D = model.get_submodule(norm_name)(total_D)
+        after |= {total: total_D, f"LayerNorm({total}), what the next layer reads": normed_D}
+    else:
+        next_reads = (
+            "whose LayerNorm the next layer reads"
+            if order == "pre"
+            else "what the next layer reads"
+        )
+        after[f"{total}, {next_reads}"] = total_D
+    score = "e_j = q . k_j" + (f" / sqrt({width})" if scaled else "")
+    vectors = {"k_j": k_KE, "v_j": v_KE}
+    functions = (
+        [module.keys_values, module.forward]
+        if isinstance(module, dot_products.MultiHeadAttention)
+        else []
+    )
+    worked = WorkedAttention(
+        query, attention.keys.texts, vectors, score, scores_K, weights_K, after
+    )
+    return replace(worked, scale=scale, functions=[*functions, dot_products.attend])
+
+
+@torch.inference_mode()
+def work_out_hop(
+    model: MemoryNetwork,
+    batch: StoryBatch,
+    sentences: Sequence[str],
+    hop: int,
+    given: ChangedScores,
+) -> WorkedAttention:
+    """A hop, from 1, over the sentences of a story.
+
+    The model keeps nothing of its equations (models/memory_network.py), so they are computed again.
+    """
+    config = model.config
+    winner = model.winner
+    words_SL = batch.story_BSL[0]
+    times_1S = batch.times_BS[:1]
+    rows_1S = torch.arange(len(words_SL), device=words_SL.device)[None]
+    empty = config.sentences - len(sentences)
+
+    def memories(letter: str, number: int) -> Tensor:
+        """m or c of each sentence, and a zero where some memories are empty."""
+        m_1SID = model.memory(words_SL, rows_1S, times_1S, model.table_of(letter, number))
+        return F.pad(m_1SID[0, times_1S[0] > 0, winner], (0, 0, 0, int(empty > 0)))
+
+    next_D = model.sentence_vectors(batch.question_BL[:1], model.table_of("B", 1))[0, winner]
+    for number in range(1, hop + 1):
+        u_D = next_D
+        m_KD = memories("A", number)
+        c_KD = memories("C", number)
+        scores_K = m_KD @ u_D
+        scores_K[len(sentences) :] = math.log(max(1, empty))  # of so many empty memories together
+        scores_K = given_scores(scores_K, given if number == hop else None)
+        p_K = scores_K.softmax(0)
+        next_D = p_K @ c_KD + (u_D if model.H_DID is None else model.H_DID[:, winner] @ u_D)
+    time = " + T_{}(i)" if config.temporal else ""
+    named = ", ".join(
+        f"{letter} = {of} x_i{time.format(of)}" for letter, of in (("m_i", "A"), ("c_i", "C"))
+    )
+    all_empty = f"; each empty memory scores 0, together log {empty}" if empty else ""
+    return WorkedAttention(
+        {"u^1 = B q, the question" if hop == 1 else f"u^{hop}, what hop {hop - 1} made of it": u_D},
+        (*sentences, *([f"({empty} empty)"] if empty else [])),
+        {"m_i": m_KD, "c_i": c_KD},
+        f"e_i = u^{hop} . m_i, where {named}",
+        scores_K,
+        p_K,
+        {f"u^{hop + 1} = {'' if model.H_DID is None else 'H '}u^{hop} + o": next_D},
+        softmax=f"p_i = exp(e_i) / sum_k exp(e_k){all_empty}",
+        context="o = sum_i p_i c_i",
+        functions=(MemoryNetwork.memory, MemoryNetwork.forward),
+    )
+
+
+@torch.inference_mode()
+def work_out_mix(
+    model: Any,
+    batch: AnyBatch,
+    tokens: Sequence[str],
+    step: int,
+    given: ChangedScores,
+    learned: bool,
+) -> WorkedAttention:
+    """The mix of a token's layers; that of a task is `learned`, else it is even."""
+    layers = [
+        layer_BLD[0, step] for layer_BLD in (model.base if learned else model).layers_of(batch)
+    ]
+    mix = model.mix if learned else LayerMix(len(layers))
+    s_N = given_scores(mix.s.detach().float(), given)
+    weights_N = s_N.softmax(0)
+    h_ND = torch.stack(layers)
+    names = ("embeddings", *(f"layer {number}" for number in range(1, len(layers))))
+    return WorkedAttention(
+        {},
+        names,
+        {"h_j": h_ND},
+        "w_j, learned by the task" if learned else "w_j = 0, since no task has learned it",
+        s_N,
+        weights_N,
+        {"ELMo = gamma * m": mix.gamma * (weights_N @ h_ND)},
+        softmax="s_j = exp(w_j) / sum_k exp(w_k)",
+        context="m = sum_j s_j h_j",
+        title=f"the mix of {len(layers)} layers for {token_label(tokens[step])}, token {step + 1} of "
+        f"{len(tokens)}",
+        functions=(LayerMix.weights_N, LayerMix.forward),
+    )
+
+
+@contextmanager
+def mixed(mix: LayerMix, weights_N: Tensor) -> Iterator[None]:
+    """The layers of every token are mixed with these weights."""
+    hook = mix.register_forward_hook(
+        lambda _, inputs, __: (
+            mix.gamma * torch.einsum("n,n...->...", weights_N, torch.stack([*inputs[0]]))
+        )
+    )
+    try:
+        yield
+    finally:
+        hook.remove()
