@@ -1,4 +1,4 @@
-"""What a diagnosis advises: sentences about the causes of errors that occur often."""
+"""The advice of a diagnosis: sentences about the causes of errors that occur often."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from regard.views.search_errors import (
 )
 
 MIN_ERRORS_FOR_SHARES = 30
-"""Errors below which shares say little."""
+"""With fewer errors than this, their shares say little."""
 NOTEWORTHY_SHARE = 0.1
-"""The share of the errors from which on a cause is worth a sentence."""
+"""A cause is mentioned if it explains at least this share of the errors."""
 RULE_REMEDIES = {
     SAME_TOKENS: "the output has the same tokens, which spell it otherwise; the tokenizer changes "
     "case or signs",
@@ -25,7 +25,7 @@ RULE_REMEDIES = {
     "or search.max_length",
     "minimum length": "it is too short, so lower search.min_length or search.min_length_ratio",
 }
-"""What to do about rules that forbid a reference."""
+"""How to change the rule of the search that forbids a reference."""
 TRAIN_MORE = "longer training, more data or a larger model"
 LARGER_VOCABULARY = "use a larger vocabulary, or one of sub-words or bytes"
 LOWER_PENALTY = "try a lower --length-penalty"
@@ -34,15 +34,35 @@ REMEDY_REASONS = {
     LOWER_PENALTY: "only by the length normalisation, since the model gives the reference the higher "
     "log P",
 }
-"""Why each of these helps."""
+"""Why each remedy helps."""
 
 
 def advice(
     tally: Tally, errors: Sequence[JudgedOutput], beam: int, sweep: Sweep | None
 ) -> Iterator[str]:
-    """One sentence or two for each thing that is worth doing, the most important first."""
-    causes = Counter[str]()
-    lead = ""
+    """One or two sentences for each thing that is worth doing, the most important first."""
+    yield from _rule_advice(errors)
+    if not tally.errors:
+        yield "No output is worse than its reference: there are no errors to correct."
+    elif tally.errors == tally.rule_errors:
+        return  # neither another beam nor a better model would help
+    causes = _causes(errors)
+    main_remedy = ""
+    if tally.errors and tally.search_errors >= tally.model_errors:
+        wider = _wider(tally, sweep) if sweep else f": raise the beam above {beam}."
+        yield f"{percent(tally.shares['search_errors'].share)} search errors{wider}"
+    elif tally.errors:
+        main_remedy = max((TRAIN_MORE, *REMEDY_REASONS), key=lambda remedy: causes[remedy])
+        yield _model_advice(tally, causes[main_remedy], main_remedy, sweep)
+    if sweep:
+        yield from _width(sweep)
+    yield from _other_remedies(tally, causes, main_remedy)
+    if 0 < tally.errors < MIN_ERRORS_FOR_SHARES:
+        yield _few_errors(tally)
+
+
+def _rule_advice(errors: Sequence[JudgedOutput]) -> Iterator[str]:
+    """The rules of the search that forbid many references, and what to do about each."""
     reasons = Counter(
         error.unreachable for error in errors if error.unreachable and not error.scored.unknown
     )
@@ -53,49 +73,50 @@ def advice(
                 f"In {percent(count / len(errors))} of the errors no search could give the "
                 f"reference: {remedy}."
             )
+
+
+def _causes(errors: Sequence[JudgedOutput]) -> Counter[str]:
+    """How many model errors each remedy would address."""
+    causes = Counter[str]()
     for error in errors:
         if error.verdict == "model":
             by_length = LOWER_PENALTY if error.raw_verdict == "search" else TRAIN_MORE
             causes[LARGER_VOCABULARY if error.scored.unknown else by_length] += 1
-    if not tally.errors:
-        yield "No output is worse than its reference: there are no errors to correct."
-    elif tally.errors == tally.rule_errors:
-        return  # neither another beam nor a better model would help
-    elif tally.search_errors >= tally.model_errors:
-        wider = _wider(tally, sweep) if sweep else f": raise the beam above {beam}."
-        yield f"{percent(tally.shares['search_errors'].share)} search errors{wider}"
-    else:
-        lead = max((TRAIN_MORE, *REMEDY_REASONS), key=lambda remedy: causes[remedy])
-        why = "" if lead == TRAIN_MORE else f", {causes[lead]:,} of them {REMEDY_REASONS[lead]}"
-        rest = ""
-        if sweep and sweep.enough.beam > beam:
-            what_for = (
-                "for the others" if tally.search_errors else "for outputs that come closer to them"
-            )
-            rest = f"; {what_for} raise the beam to {_gain(sweep, sweep.enough)}"
-        share = percent(tally.shares["model_errors"].share)
-        yield (
-            f"{share} model errors{why}: {lead}. No beam, however wide, would prefer these "
-            f"references{rest}."
-        )
-    if sweep:
-        yield from _width(sweep)
-    for remedy in REMEDY_REASONS:  # model errors that more training would not remove
+    return causes
+
+
+def _model_advice(tally: Tally, count: int, remedy: str, sweep: Sweep | None) -> str:
+    """Advice if most errors are the model's; `count` of them are due to what `remedy` mends."""
+    why = "" if remedy == TRAIN_MORE else f", {count:,} of them {REMEDY_REASONS[remedy]}"
+    rest = ""
+    if sweep and sweep.enough.beam > sweep.beam:
+        others = "for the others" if tally.search_errors else "for outputs that come closer to them"
+        rest = f"; {others} raise the beam to {_gain(sweep, sweep.enough)}"
+    share = percent(tally.shares["model_errors"].share)
+    return (
+        f"{share} model errors{why}: {remedy}. No beam, however wide, would prefer these "
+        f"references{rest}."
+    )
+
+
+def _other_remedies(tally: Tally, causes: Counter[str], main_remedy: str) -> Iterator[str]:
+    """Remedies, besides the main one, for model errors that more training would not remove."""
+    for remedy, reason in REMEDY_REASONS.items():
         count = causes[remedy]
-        if remedy != lead and count and count >= NOTEWORTHY_SHARE * tally.errors:
+        if remedy != main_remedy and count and count >= NOTEWORTHY_SHARE * tally.errors:
             are = "is" if count == 1 else "are"
-            yield f"{count_text(count, 'errors')} {are} the model's {REMEDY_REASONS[remedy]}: {remedy}."
-    if 0 < tally.errors < MIN_ERRORS_FOR_SHARES:
-        _, low, high = map(percent, tally.shares["search_errors"])
-        few = (
-            f"There {'is' if tally.errors == 1 else 'are'} only "
-            f"{count_text(tally.errors, 'errors')}"
-        )
-        yield f"{few}: the true share of search errors may be anywhere from {low} to {high}."
+            yield f"{count_text(count, 'errors')} {are} the model's {reason}: {remedy}."
+
+
+def _few_errors(tally: Tally) -> str:
+    """How little the share of search errors says if there are few errors."""
+    _, low, high = map(percent, tally.shares["search_errors"])
+    few = f"There {'is' if tally.errors == 1 else 'are'} only {count_text(tally.errors, 'errors')}"
+    return f"{few}: the true share of search errors may be anywhere from {low} to {high}."
 
 
 def _wider(tally: Tally, sweep: Sweep) -> str:
-    """What to do about search errors: how the sentence goes on that begins with their share."""
+    """Advice about search errors: the rest of a sentence that begins with their share."""
     widest = sweep.widths[-1]
     if sweep.enough.beam > sweep.beam:
         return f": raise the beam to {_gain(sweep, sweep.enough)}."
@@ -129,7 +150,8 @@ def _gain(sweep: Sweep, then: BeamResult, verb: str = "") -> str:
 
 
 def _width(sweep: Sweep) -> Iterator[str]:
-    """Few sentences prove little: what is not significant is not called equal."""
+    """Advice about the width of the beam. A difference that is not significant is not called
+    equality, since few sentences prove little."""
     now = sweep.now
     enough = sweep.enough
     if enough.beam < now.beam:

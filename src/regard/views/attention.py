@@ -83,7 +83,7 @@ def merge_pieces(
     """Weights [..., Q, K] between words: the sum over the tokens of a key, the mean over the tokens
     of a query.
 
-    So rows that sum to 1 still do (Clark et al. 2019, arXiv:1906.04341, section 4.1).
+    Rows that sum to 1 therefore still do (Clark et al. 2019, arXiv:1906.04341, section 4.1).
     """
     summed = np.add.reduceat(weights, key_starts, axis=-1)
     tokens_Q1 = np.diff([*query_starts, weights.shape[-2]])[:, None]
@@ -97,14 +97,14 @@ class Attention:
     q."""
 
     name: str
-    """Of the module inside the model."""
+    """The name of the module inside the model."""
     kind: AttentionKind
     layer: int
     queries: TextPieces
     keys: TextPieces
     weights: Numbers
     visible: npt.NDArray[np.bool_]
-    """[Q, K], where it may look."""
+    """[Q, K]: True where the query may look at the key."""
 
     def between_words(self) -> Attention:
         starts = self.queries.starts, self.keys.starts

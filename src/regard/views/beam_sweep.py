@@ -17,18 +17,18 @@ from regard.views.search_errors import (
 )
 
 NOTICEABLE_DIFFERENCE = 0.1
-"""Points of a metric from 0 to 100: a smaller difference counts as none."""
+"""Smaller differences are ignored; in points of a metric from 0 to 100."""
 
 
 @dataclass(frozen=True, eq=False)
 class BeamResult:
-    """What one width of the beam gives."""
+    """The outputs of a beam of one width, in numbers."""
 
     beam: int
     seconds: float
-    """To decode all sentences."""
+    """Time to decode all sentences."""
     metrics: Mapping[str, float]
-    """The task's own, over all outputs."""
+    """The task's metrics over all outputs."""
     resampled: NDArray[np.float64]
     """The metric that the widths are compared by, on resamples of the sentences."""
     tally: Tally
@@ -52,7 +52,7 @@ class Sweep:
     """Several widths, narrowest first."""
 
     metric: str
-    """What they are compared by."""
+    """The metric by which the widths are compared."""
     widths: Sequence[BeamResult]
     beam: int
     """The width in use."""
@@ -75,13 +75,12 @@ class Sweep:
 
     @cached_property
     def enough(self) -> BeamResult:
-        """The narrowest that is not behind the best in a way that matters: wider ones do not
-        improve quality."""
+        """The narrowest width that is not noticeably worse than the best one."""
         return next(width for width in self.widths if not self.behind(width).matters)
 
     def behind(self, width: BeamResult, other: BeamResult | None = None) -> Gap:
-        """A width against another or the best one: all are measured on the same draws, so this is a
-        paired test."""
+        """How far a width is behind another one, by default the best. All widths are measured on
+        the same resamples, so the test is paired."""
         other = other or self.best
         low, high = np.quantile(other.resampled - width.resampled, [0.025, 0.975])
         return Gap(self.quality(other) - self.quality(width), float(low), float(high))
@@ -100,8 +99,8 @@ class Sweep:
         ]
 
     def section(self) -> Section:
-        """What the widths are compared by comes first, so that a narrow terminal has room for
-        it."""
+        """The metric by which the widths are compared is the first column, so that a narrow
+        terminal shows it."""
         main = metric_title(self.metric)
         rows = []
         names = sorted(self.widths[0].metrics, key=lambda name: name != self.metric)

@@ -1,5 +1,5 @@
-"""`compare`: several runs, and the outputs of other systems, on the same sentences, documents or
-examples."""
+"""`compare`: measure several runs and the outputs of other systems on the same sentences, documents
+or examples."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def compare(
     accept_recipe: bool = False,
     progress: Progress = lambda what, done, total: None,
 ) -> Comparison:
-    """Compare runs of one task, and files of outputs by name, on a split or on files.
+    """Compare runs of one task and named files of outputs, on a split or on files.
 
     Every run decodes or is measured once, with its own search unless another is given; outputs are
     measured as the first run's recipe says (`evaluation`). The baseline of the tests is the first
@@ -59,18 +59,9 @@ def compare(
         )
         refuse(options, what)
     search = SearchOptions(beam, 1 if texts else None, length_penalty, overrides=tuple(overrides))
-    named = {name: run.under(with_search(run.recipe, search)) for name, run in named.items()}
-    measure = named[next(iter(named))].recipe.evaluation
-    for (
-        name,
-        run,
-    ) in named.items():  # but the threshold above which it does not answer is a run's own
-        own = (
-            {"threshold": run.recipe.evaluation.threshold} if hasattr(measure, "threshold") else {}
-        )
-        named[name] = run.under(
-            run.recipe.model_copy(update={"evaluation": measure.model_copy(update=own)})
-        )
+    named = _measured_alike(
+        {name: run.under(with_search(run.recipe, search)) for name, run in named.items()}
+    )
     examples = [examples_of(run, split, files) for run in named.values()]
 
     def load(run: Run) -> Any:
@@ -122,6 +113,22 @@ def _named(
     return dict(zip(names, runs, strict=True))
 
 
+def _measured_alike(runs: Mapping[str, Run]) -> dict[str, Run]:
+    """The runs, each measured as the first one's recipe says (`evaluation`), except for the
+    threshold above which it does not answer: that is a run's own."""
+    evaluation = next(iter(runs.values())).recipe.evaluation
+    alike = {}
+    for name, run in runs.items():
+        own = (
+            {"threshold": run.recipe.evaluation.threshold}
+            if hasattr(evaluation, "threshold")
+            else {}
+        )
+        update = {"evaluation": evaluation.model_copy(update=own)}
+        alike[name] = run.under(run.recipe.model_copy(update=update))
+    return alike
+
+
 def _tables(measured: Measurements, groups: SeedGroups) -> dict[str, TableRows]:
     runs = {system.name: system.run for system in measured.systems if system.run is not None}
     logs = {name: [*run.events()] for name, run in runs.items()}
@@ -169,7 +176,7 @@ def training_length(log: Iterable[Mapping[str, Any]]) -> tuple[int, float]:
 def _system_row(
     system: System, log: TableRows | None, groups: SeedGroups, measured: Measurements
 ) -> dict[str, Any]:
-    """What a system is, how good and how fast."""
+    """One row of the table of systems: model, scores and speed."""
     recipe = system.recipe
     step, seconds = training_length(log or ())
     return {

@@ -1,4 +1,5 @@
-"""What `compare` returns: systems measured on the same sentences, documents or examples, and the report on them."""
+"""The result of `compare`: systems measured on the same sentences, documents or examples, and the
+report on them."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ TABLE_NAMES = (
 )
 """The tables of all comparisons, in their order; each comparison has some of them."""
 SeedGroups = Mapping[str, Sequence[str]]
-"""The names of systems that differ only in the seed, by the group's."""
+"""Group name -> names of the systems in it, which differ only in the seed."""
 MAX_SHOWN_CHARACTERS = 300
 """Characters of a document that are shown."""
 TASK_NOTES = {
@@ -84,16 +85,15 @@ ERRORS_NOTE = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Result, Measurements):
-    """What `compare` found. All numbers are in the tables; JSON and CSV hold the same ones."""
+    """The result of `compare`. All numbers are in the tables; JSON and CSV hold the same ones."""
 
     task: str
     baseline: str
     """The system that the others are tested against."""
     metrics: Mapping[str, bool]
-    """Whether more is better, the metric that decides first."""
+    """Metric -> whether higher is better; the metric that decides comes first."""
     groups: SeedGroups
-    """Systems that differ only in the seed, by the group's name; a system of its own is a group of
-    one."""
+    """Group name -> systems that differ only in the seed; any other system is a group of one."""
     measured_on: Mapping[str, Any]
     """Which split or files the units are of (runs/examples.py)."""
 
@@ -109,8 +109,7 @@ class Comparison(Result, Measurements):
         }
 
     def report(self) -> Report:
-        """A section that would have nothing to show is left out; the terminal has the first table
-        alone."""
+        """The whole report, without empty sections; the terminal shows only the first table."""
         signatures = [
             f"{metric_title(name)}: {text}"
             for name, text in self.facts.get("signatures", {}).items()
@@ -143,8 +142,8 @@ class Comparison(Result, Measurements):
         )
 
     def write_csv(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """A file a table, each written whole or not at all; without the byte order mark Excel
-        garbles Korean."""
+        """Write one file per table, each whole or not at all. Without its byte order mark Excel
+        would garble Korean."""
         check_csv(Path(folder), overwrite=overwrite)
         Path(folder).mkdir(parents=True, exist_ok=True)
         for name, table in self.tables.items():
@@ -161,7 +160,7 @@ class Comparison(Result, Measurements):
 
 
 def check_csv(folder: Path, inputs: Iterable[object] = (), *, overwrite: bool = False) -> None:
-    """Refuse, before any work is done, a place where no tables can or may be written."""
+    """Check, before any work is done, that tables can and may be written to this folder."""
     if folder.exists() and not folder.is_dir():
         raise RegardError(
             "this is a file, not a folder", where=str(folder), hint="give another --csv"
@@ -171,7 +170,7 @@ def check_csv(folder: Path, inputs: Iterable[object] = (), *, overwrite: bool = 
 
 
 def verdict(comparison: Comparison, row: Mapping[str, Any]) -> str:
-    """What the tests say of a system: better, worse, or why neither."""
+    """The verdict of the tests on a system: better, worse, or why neither."""
     if any(
         {row["system"], comparison.baseline} <= {*names} for names in comparison.groups.values()
     ):
@@ -254,7 +253,7 @@ def _spread_text(row: Mapping[str, Any], metric: str) -> str:
 
 
 def _p_text(p: float | None) -> str:
-    """A p-value; `unknown` where a test had nothing to draw from."""
+    """A p-value; `unknown` if the test had nothing to draw from."""
     if p is None:
         return "unknown"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
@@ -263,7 +262,7 @@ def _p_text(p: float | None) -> str:
 def _quality(comparison: Comparison) -> list[Part]:
     """All groups in one table, the most important column first; then all tests.
 
-    A star marks a significant difference: of a group, one that every seed has.
+    A star marks a significant difference; for a group, one that every seed shows.
     """
     baseline = comparison.baseline
     unit = comparison.unit
@@ -340,8 +339,8 @@ def _quality(comparison: Comparison) -> list[Part]:
 
 
 def _series(comparison: Comparison, table: str, x: str, y: str) -> list[Series]:
-    """Of each group the means over its systems, between the lowest and the highest where there are
-    several."""
+    """One curve per group: the mean over its systems, with a band from the lowest to the highest if
+    there are several."""
     series = []
     for group, names in comparison.groups.items():
         values: dict[float, list[float]] = {}
@@ -358,7 +357,7 @@ def _series(comparison: Comparison, table: str, x: str, y: str) -> list[Series]:
 
 
 def _lengths(comparison: Comparison) -> list[Part]:
-    """Quality by length, a figure a metric: it falls with length where there is no attention."""
+    """Quality by length, one figure per metric; without attention it falls with length."""
     rows = comparison.tables.get("lengths", [])
     facts = comparison.facts
     if not rows:
@@ -493,7 +492,8 @@ def _recipes(comparison: Comparison) -> list[Part]:
 
 
 def _examples(comparison: Comparison) -> list[Part]:
-    """The same sentences by all systems, each with the attention of those that have any."""
+    """A few sentences as every system writes them, with the attention of each system that has
+    any."""
     parts: list[Part] = []
     for number, table in _units(comparison, "examples").items():
         maps = [system.alignments.get(number - 1) for system in comparison.systems]
@@ -516,8 +516,7 @@ def _examples(comparison: Comparison) -> list[Part]:
 
 
 def _units(comparison: Comparison, table: str) -> dict[int, Part]:
-    """By its number, a table for each sentence or document with what every system predicts for
-    it."""
+    """Number of a sentence or document -> a table with the prediction of every system."""
     rows = comparison.tables.get(table, [])
     systems = len(comparison.systems)
     tables = dict[int, Part]()

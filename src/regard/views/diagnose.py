@@ -1,5 +1,5 @@
-"""`diagnose`: is each error the search's or the model's; by length, for wider and narrower beams,
-and what to do."""
+"""`diagnose`: tell search errors from model errors, by length and for wider and narrower beams, and
+advise what to do."""
 
 from __future__ import annotations
 
@@ -46,13 +46,12 @@ from regard.views.search_record import Outcome, outcomes_of
 from regard.views.significance import resamples
 
 SWEPT_BEAMS = (1, 2, 3, 5, 10, 20)
-"""The widths that a diagnosis tries."""
+"""The widths of the beam that a diagnosis tries by default."""
 EXAMPLES_PER_KIND = 20
 EXAMPLES_IN_TERMINAL = 3
 """Errors of each kind that are shown, and how many of them in the terminal."""
 WARM_UP_SENTENCES = 16
-"""Sentences that are decoded before any are timed: the first ones on a device wait for it to get
-ready."""
+"""Sentences decoded before any are timed, since a device is slow for the first ones."""
 
 
 VERDICTS_NOTE = (
@@ -69,7 +68,7 @@ VERDICTS_NOTE = (
 
 
 def _example(judged: JudgedOutput, outcome: Outcome) -> Table:
-    """An error, and what became of its reference in the search."""
+    """One error, with the fate of its reference in the search."""
     scored = judged.scored
     at = f"at step {outcome.step}, {outcome.token!r}"
     slots = count_text(outcome.slots, "open slots")
@@ -95,13 +94,14 @@ def _example(judged: JudgedOutput, outcome: Outcome) -> Table:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis(Result):
-    """What `diagnose` found. `to_json` has all of it but the sentences that are no examples."""
+    """The result of `diagnose`. `to_json` has all of it except the sentences that are not
+    examples."""
 
     run: str
     search: SearchConfig
     judged: Sequence[JudgedOutput]
     metrics: Mapping[str, float]
-    """The task's own, over all outputs."""
+    """The task's metrics over all outputs."""
     examples: Mapping[Verdict, Sequence[tuple[JudgedOutput, Outcome]]]
     """The worst errors of each kind, the worst first, and what became of their references in the
     search."""
@@ -117,7 +117,7 @@ class Diagnosis(Result):
 
     @cached_property
     def by_length(self) -> tuple[str, list[tuple[Bucket, Tally]]]:
-        """What lengths are counted in, and the errors among sentences of each length."""
+        """The unit of length, and the errors among the sentences of each length."""
         texts = [getattr(sentence.scored, self.lengths_of) for sentence in self.judged]
         unit, lengths = search_errors.lengths_of(texts)
         buckets = search_errors.length_buckets(lengths)
@@ -137,7 +137,7 @@ class Diagnosis(Result):
 
     @property
     def kinds(self) -> dict[Verdict, str]:
-        """What the report shows: rule errors only where there are any."""
+        """The kinds of errors that the report shows: rule errors only if there are any."""
         return {
             kind: name
             for kind, name in ERROR_KINDS.items()
@@ -286,7 +286,7 @@ def diagnose(
     """Judge the sentences of a split or of files, all or the first `limit`. An empty `sweep` tries
     no other beams.
 
-    An output that is worse than its reference is a search error where the reference scores higher
+    An output that is worse than its reference is a search error if the reference scores higher
     under the objective that the search maximises, since a better search would have preferred it,
     and a rule error where a rule of the search forbids the reference. Else it is a model error.
     """
@@ -360,7 +360,7 @@ def _try_width(
     seconds: dict[str, float],
     progress: Progress,
 ) -> tuple[BeamResult, list[JudgedOutput]]:
-    """What a width of the beam gives, in all and sentence by sentence."""
+    """Decode with one width of the beam: the result as a whole, and the judged sentences."""
     part = f"beam {beam}"
     moved = summed(partial(progress, part), len(scored))
     with _timed(seconds, part):
@@ -381,8 +381,8 @@ def _try_width(
 def _examples(
     run: Run, model: Generator, judged: Sequence[JudgedOutput], verdict: Verdict
 ) -> list[tuple[JudgedOutput, Outcome]]:
-    """The errors of a kind with the lowest chrF, among equals those with the largest difference of
-    the objective.
+    """The errors of one kind with the lowest chrF; ties go to the largest difference of the
+    objective.
 
     The search runs once more for these, to follow their references.
     """
@@ -401,8 +401,8 @@ def _examples(
 
 
 def sweep_metric(task: TextToText) -> str:
-    """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the
-    task's first metric."""
+    """The metric by which widths of the beam are compared: chrF, which is fair to short outputs, or
+    the task's first metric."""
     better = task.higher_is_better
     return "chrf" if "chrf" in better else better[0]
 
@@ -410,8 +410,8 @@ def sweep_metric(task: TextToText) -> str:
 def resampled(
     outputs: Sequence[str], references: Sequence[Sequence[str]], task: TextToText, config: Config
 ) -> NDArray[np.float64]:
-    """The metric on so many sentences drawn with replacement, 1,000 times (Koehn 2004). The seed is
-    fixed, so the same rows are drawn of all outputs for the same references."""
+    """The metric on 1,000 resamples of the sentences, drawn with replacement (Koehn 2004). The seed
+    is fixed, so outputs for the same references are resampled alike."""
     [(statistics, value)] = text_metrics([sweep_metric(task)], task, config).values()
     rows = statistics([*map(nfc, outputs)], [[*map(nfc, texts)] for texts in references])
     return value(np.concatenate([weights @ rows for weights in resamples(len(rows), seed=1)]))

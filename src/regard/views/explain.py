@@ -1,5 +1,5 @@
-"""`explain`: where the model looked while it wrote or read a text, and which other tokens it might
-have written."""
+"""`explain`: where a model looked while it wrote or read a text, and which other tokens it
+considered."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ from regard.views.report import Numbers
 from regard.views.story_attention import StoryAttention
 
 MASK_PADDING = 3
-"""Padding tokens for a view of the masks, which otherwise would have nothing to hide."""
+"""Padding tokens added for the view of masks, which would otherwise have nothing to hide."""
 SHOWN_POSITIONS = 50
 """Position encodings that are shown."""
 CANDIDATES_PER_STEP = 5
-"""Likeliest tokens that are kept for each step."""
+"""Number of likeliest tokens kept per step."""
 
 
 def explain(
@@ -85,7 +85,7 @@ def explain(
     finds.
 
     A model of one text is explained on that text, and a language model on its continuation: the
-    target, or, where a beam is given, what it writes. A question about a story is explained by its
+    target, or, if a beam is given, what it writes. A question about a story is explained by its
     hops over the sentences. `view` is what a report shows first; "occlusion", the first of a
     classifier, is how much an answer depends on each word. `padding` adds so many `<pad>` to both
     texts, as a longer neighbour in a batch would. `question` is the number, from 1, of one of
@@ -162,14 +162,14 @@ def _check_options(
 
 
 def _answered(probabilities: Mapping[str, float]) -> tuple[PredictedToken, ...]:
-    """The answer, and the others; the likeliest comes first."""
+    """The answer among its alternatives, the likeliest first, as the only step."""
     (best, probability), *_ = probabilities.items()
     return (PredictedToken(best, probability, 1, tuple(probabilities.items())),)
 
 
 @torch.inference_mode()
 def _mix(model: Any, config: ModelConfig, *, headed: bool) -> dict[str, Any] | None:
-    """The shares of the layers, where they are mixed; those of a bare ELMo are even: only a task
+    """The shares of the layers if the model mixes them. Those of a bare ELMo are even: only a task
     can learn them."""
     bare = not headed and config.pretraining == "both_directions"
     mix = LayerMix(model.depth + 1) if bare else model.mix if headed else None
@@ -186,7 +186,7 @@ def _mix(model: Any, config: ModelConfig, *, headed: bool) -> dict[str, Any] | N
 def _read_pair(
     run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int
 ) -> Explanation:
-    """A source, and the target that was given or the best that the search finds."""
+    """Read a source, and the target that was given or the best that the search finds."""
     task = run.task
     vocabulary = run.tokenizers["target"]
     picture = None
@@ -254,8 +254,8 @@ def _padded(tokenizer: Tokenizer, ids: Sequence[int], padding: int) -> tuple[Pad
 def _read_text(
     run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int
 ) -> Explanation:
-    """A text: under a head with the answer, of a masked model with its gaps filled, of a language
-    model with its continuation."""
+    """Read a text. A model with a head answers, a masked model fills the gaps, a language model
+    continues."""
     task = run.task
     tokenizer = run.tokenizers["text"]
     config = run.recipe.model
@@ -296,7 +296,7 @@ def _read_text(
         return states_BLD
 
     def answer(_: Tensor) -> tuple[PredictedToken, ...]:
-        """Of a classifier, which reads its input again."""
+        """The answer of a classifier, which reads its input again."""
         [again] = task.answers.predict(model, [FileInput(text, "input")])
         return _answered(again.to_json()["probabilities"])
 
@@ -316,8 +316,8 @@ def _read_text(
 
 
 def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str, Any]]:
-    """What the model reads for a task, the first row where there are several (windows, choices),
-    and its answer."""
+    """The row that the model reads for a task, and its answer; the first row if there are several
+    (windows, choices)."""
     with module_calls(model, [""]) as calls:
         [predicted] = run.task.answers.predict(model, [FileInput(text, "input")])
     batch = calls[""][0].inputs[0]
@@ -367,7 +367,7 @@ def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | 
 def _explain_story(
     run: Run, model: Any, given: Sequence[FileInput], question: int | None
 ) -> Explanation:
-    """A question about a story, answered, and where each hop of the model looked."""
+    """Answer a question about a story, and show where each hop of the model looked."""
     task = run.task
     questions = questions_in(
         [(type(part.text)(line), part.place) for part in given for line in part.text.split("\n")]
@@ -464,7 +464,7 @@ def record(model: nn.Module, reading: Explanation) -> tuple[Tensor, dict[str, At
 def roll_out(
     attentions: Mapping[str, Attention], *, residual: bool = True
 ) -> dict[AttentionKind, list[Attention]]:
-    """How much of each token there is in the states after each layer, by kind; empty without
+    """The share of each token in the states after each layer, by kind of attention; empty without
     self-attention.
 
     Abnar & Zuidema 2020, arXiv:2005.00928, section 3, for weights averaged over the heads, with
@@ -515,8 +515,8 @@ def roll_out(
 
 @torch.inference_mode()
 def positions_of(model: nn.Module) -> Numbers | None:
-    """What the model adds to the embeddings at the first positions, [50, D]; None where it has no
-    such encoding."""
+    """The encodings that the model adds to the embeddings at the first positions, [50, D]; None if
+    it has none."""
     for module in model.modules():
         if isinstance(module, Positions) and module.kind != "none":
             count = (
@@ -538,8 +538,8 @@ def steps_of(
     written: Sequence[int],
     hidden_BTD: Tensor,
 ) -> tuple[PredictedToken, ...]:
-    """The model's own probabilities, also of tokens that the search may not write; where none are
-    `written`, of the likeliest ones that are not special."""
+    """The model's probabilities of the `written` tokens, including those that the search may not
+    write; if nothing was written, of the likeliest tokens that are not special."""
     if not places:
         return ()
     logits_PV = model.readout(hidden_BTD[0, [*places]])

@@ -1,4 +1,4 @@
-"""What `explain` returns: every attention, the likeliest tokens, masks and positions of one input;
+"""The result of `explain`: every attention, the likeliest tokens, masks and positions of one input;
 and its report."""
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ View = Literal[
     "positions",
 ]
 LayerOrHead = int | str
-"""A layer or head by its number from 1; `mean`, over all of them; or `all`, a map for each."""
+"""The number of a layer or head, from 1; `mean` for the mean over all; `all` for one map each."""
 
 MAP_VIEWS = ("alignment", "encoder", "decoder")
 OPTION_EFFECTS = {
@@ -68,7 +68,7 @@ OPTION_EFFECTS = {
     "words": (*MAP_VIEWS, "heads", "masks"),
     "padding": (*MAP_VIEWS, "heads", "masks", "--numbers"),
 }
-"""What each option changes: views, or the numbers of one attention."""
+"""The views that each option changes; `--numbers` are those of one attention."""
 MAX_SHOWN_DIMENSIONS = 128
 """Dimensions of the position encodings that are drawn."""
 MAX_SHOWN_LABELS = 10
@@ -77,10 +77,10 @@ MAX_SHOWN_LABELS = 10
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """What to show of an explanation."""
+    """Which part of an explanation to show."""
 
     view: View | None = None
-    """None: the first that the model has."""
+    """None: the first view that the model has."""
     layer: LayerOrHead = "mean"
     head: LayerOrHead = "mean"
     rollout: bool = False
@@ -91,7 +91,7 @@ class ViewOptions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Result):
-    """Where a model looked for one input, and which other tokens it might have written."""
+    """Where a model looked for one input, and which other tokens it considered."""
 
     input: str
     output: str
@@ -102,25 +102,25 @@ class Explanation(Result):
     """Runs the model on the batch again: the hidden states [1, T, D] that its readout or head
     reads."""
     follow: Callable[[Tensor], tuple[PredictedToken, ...]]
-    """What the model predicts, from what `forward` gives."""
+    """Turns the output of `forward` into the model's predictions."""
     source: TextPieces = field(default_factory=TextPieces)
     inputs: TextPieces = field(default_factory=TextPieces)
-    """What the decoder reads."""
+    """The tokens that the decoder reads."""
     target: TextPieces = field(default_factory=TextPieces)
-    """What was written, with `</s>`."""
+    """The written tokens, with `</s>`."""
     attentions: Mapping[str, Attention] = field(default_factory=dict)
     rollouts: Mapping[AttentionKind, Sequence[Attention]] = field(default_factory=dict)
-    """Attention rollout up to each layer; empty where the model has no layers of self-attention."""
+    """Attention rollout up to each layer; empty if the model has no layers of self-attention."""
     whole: int = 0
-    """The position of the query that stands for a text as a whole: [CLS] of BERT, the last token of
-    GPT."""
+    """The position of the query that represents the text as a whole: [CLS] of BERT, the last token
+    of GPT."""
     steps: tuple[PredictedToken, ...] = ()
     positions: Numbers | None = None
-    """[50, D], the encodings of the first positions; None where the model has none."""
+    """[50, D], the encodings of the first positions; None if the model has none."""
     prediction: Mapping[str, Any] = field(default_factory=dict)
-    """What else the model predicts: probabilities of classes, ..."""
+    """Other predictions of the model, such as the probabilities of classes."""
     picture: Picture | None = None
-    """The source, where that is an image; `source` then names its regions."""
+    """The source if it is an image; `source` then names its regions."""
     mix: Mapping[str, Any] | None = None
     """How layers are mixed (Peters et al. 2018, equation 1): `shares` by layer, `gamma`, whether it
     is `learned`."""
@@ -202,7 +202,7 @@ class Explanation(Result):
 
     @property
     def view(self) -> View:
-        """The view that is asked for, or the first that the model has; no option but `view` changes
+        """The selected view, or the first that the model has; no option but `view` changes
         `occlusion`."""
         others = [view for view in self.views if view != "occlusion"]
         plain = self.options.view is not None or self.options == ViewOptions()
@@ -218,11 +218,11 @@ class Explanation(Result):
 
     @property
     def workable(self) -> list[View]:
-        """What can be worked out: kinds of attention, and the mix of layers."""
+        """Views that can be worked out: kinds of attention, and the mix of layers."""
         return [*self.kinds, *(view for view in self.views if view == "mix")]
 
     def queries(self, kind: View) -> Sequence[str]:
-        """What a step of `worked` is, one of these."""
+        """The queries among which a step of `worked` chooses."""
         if self.story is not None:
             return [self.story.question]
         if kind == "mix":
@@ -310,8 +310,7 @@ class Explanation(Result):
     # Heat maps
 
     def heat_maps(self) -> list[HeatMap]:
-        """The maps that are asked for: one, or one for each layer or head where `all` are asked
-        for."""
+        """The selected maps: one, or with `all` one per layer or head."""
         match self.view:
             case "alignment" | "encoder" | "decoder" as kind:
                 return self._attention_maps(kind)
@@ -363,7 +362,8 @@ class Explanation(Result):
         return []
 
     def _attention_maps(self, kind: AttentionKind) -> list[HeatMap]:
-        """The maps of a kind of attention: of the mean over layers or heads, of one, or of each."""
+        """The maps of one kind of attention: the mean over layers or heads, a single one, or
+        each."""
         options = self.options
         attentions = self.of_kind(kind)
         maps = list[HeatMap]()
@@ -416,7 +416,7 @@ class Explanation(Result):
         return maps
 
     def _heads(self) -> HeatMap:
-        """Where one query looked: a row for each head of each layer."""
+        """Where one query looked, with one row per head of each layer."""
         options = self.options
         attentions = self.of_kind(self.kinds[0])
         queries = attentions[0].queries.texts
@@ -459,7 +459,7 @@ class Explanation(Result):
 
     @property
     def opening(self) -> str:
-        """What is drawn where there is no attention."""
+        """A note for models without attention."""
         without = self.view == "probabilities" and not self.attentions and self.mix is None
         return (
             f"The model {self.model_kind!r} has no attention to draw; these are its probabilities."
@@ -467,8 +467,7 @@ class Explanation(Result):
         )
 
     def report(self) -> Report:
-        """All views, the one that is asked for first; the terminal and pictures show only that
-        one."""
+        """All views, the selected one first; the terminal and pictures show only that one."""
         if self.story is not None:
             return self.story.report(self.title, self.steps[0])
         sections = sorted(self._sections(self.view), key=lambda section: not section.in_picture)
@@ -558,8 +557,8 @@ class Explanation(Result):
         return whole
 
     def tree(self) -> dict[str, Any]:
-        """What JSON has: all numbers as arrays; where one layer or head is asked for, only its
-        attention."""
+        """The content of the JSON, with numbers as arrays; only the attention of the selected layer
+        or head, if one is selected."""
         if self.story is not None:
             return {
                 "input": self.input,
@@ -584,7 +583,7 @@ class Explanation(Result):
         }
 
     def json_size(self) -> int:
-        """Bytes of the JSON, about: ten a weight."""
+        """The approximate size of the JSON in bytes: ten per weight."""
         return sum(10 * int(attention["weights"].size) for attention in self._chosen())
 
     def _chosen(self) -> Iterator[dict[str, Any]]:
@@ -603,7 +602,7 @@ def _heat_map(attention: Attention, values: Numbers, title: str, *choice: str) -
 
 
 def _section(heading: str, parts: Sequence[Part], selected: bool, in_terminal: int = 1) -> Section:
-    """The section that is asked for comes first, without a heading."""
+    """A section; the selected one is first in the report and has no heading."""
     return Section(
         "" if selected else heading,
         parts,

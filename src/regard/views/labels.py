@@ -47,11 +47,11 @@ METRIC_DECIMALS = dict.fromkeys(
     ),
     3,
 )
-"""Of metrics that are about 1; others go to 100 or beyond and get two decimals."""
+"""Decimals of metrics that are about 1; others go to 100 or beyond and get two."""
 HUGE_VALUE = 1e7
-"""A perplexity from here on is written with three digits and its power of ten."""
+"""From here on a perplexity is written with three digits and a power of ten."""
 MAX_METRIC_COLUMNS = 12
-"""Most columns of a table of metrics."""
+"""Maximum number of columns in a table of metrics."""
 CONFUSION_NOTE = "rows are true labels, columns are predicted labels"
 
 
@@ -88,7 +88,7 @@ def number(value: float) -> str:
 
 
 def number_text(value: float, decimals: int, *, sign: str = "") -> str:
-    """With commas between the thousands; with three digits where it is huge."""
+    """A number with commas between the thousands; with three digits if it is huge."""
     return f"{value:{sign}.3g}" if abs(value) >= HUGE_VALUE else f"{value:{sign},.{decimals}f}"
 
 
@@ -106,7 +106,7 @@ def metric_title(metric: str) -> str:
 
 
 def main_metric(metrics: Sequence[str]) -> str:
-    """The metric that findings are about: BLEU where it is measured, else the task's first."""
+    """The metric that findings are about: BLEU if it is measured, else the task's first."""
     return "bleu" if "bleu" in metrics else metrics[0]
 
 
@@ -122,7 +122,7 @@ def score_text(metric: str, score: float, *, sign: str = "") -> str:
 
 
 class Metrics(dict[str, Any], Result):
-    """What `evaluate` found, metric by name."""
+    """The result of `evaluate`: metrics by name."""
 
     def to_json(self) -> dict[str, Any]:
         return self
@@ -132,8 +132,8 @@ class Metrics(dict[str, Any], Result):
 
 
 def metric_tables(metrics: Mapping[str, Any]) -> Iterator[Table]:
-    """Metrics, then groups of metrics, each a table; a confusion that would be too wide has a row
-    for each pair that occurs."""
+    """A table of metrics, then one per group of metrics. A confusion matrix that would be too wide
+    becomes one row per pair that occurs."""
     baseline = metrics.get("baseline", {})
     groups = {
         key: value

@@ -34,7 +34,7 @@ from regard.views.significance import mcnemar
 from regard.views.systems import SHARED_FIELDS, Measurements, System, TableRows, Unit, check_same
 
 MAX_DIFFERING_UNITS = 20
-"""Units on which the systems differ most that are shown."""
+"""How many of the units on which the systems differ most are shown."""
 SHOWN_QUANTILES = (0.1, 0.5, 0.9)
 """Which sentences are shown with their attention: those at these quantiles of length."""
 MAX_MAP_TOKENS = 40
@@ -63,8 +63,8 @@ def measure_texts(
     load: Callable[[Run], Generator],
     progress: Progress,
 ) -> Measurements:
-    """Every run decodes once; outputs, also those in files, are measured as the first run's recipe
-    says."""
+    """Decode with every run once, and measure all outputs, also those in files, as the first run's
+    recipe says."""
     if any(run.recipe.search.sample for run in runs.values()):
         raise ConfigError(
             "samples cannot be compared", where="search.sample", hint="--set search.sample=false"
@@ -172,7 +172,7 @@ def named_files(options: Sequence[str]) -> dict[str, str]:
 
 
 def read_hypotheses(name: str, file: str | Path, references: Sequence[Sequence[str]]) -> System:
-    """The outputs of another system, one a line."""
+    """The outputs of another system, one per line."""
     lines = [nfc(line.strip()) for line in open_text(str(file), Path()).lines()]
     if len(lines) != len(references):
         what = f"{len(lines):,} lines for {len(references):,} inputs"
@@ -266,7 +266,7 @@ def measure_units(
     load: Callable[[Run], Any],
     progress: Progress,
 ) -> Measurements:
-    """Every run is measured once, unit by unit (`Task.by_unit`)."""
+    """Measure every run once, unit by unit (`Task.by_unit`)."""
     rewriting = [run for run in runs.values() if getattr(run.task, "rewrites", False)]
     if 0 < len(rewriting) < len(runs):
         what = (

@@ -24,7 +24,7 @@ from regard.text.normalise import fold_white_space
 from regard.views.labels import number_text
 
 MAX_F1_CLASSES = 64
-"""Classes of which all pairs are counted for F1."""
+"""F1 is computed for at most this many classes, since all pairs of classes are counted."""
 Floats = NDArray[np.float64]
 MetricOfSums = Callable[[Floats], Floats]
 """Sums [..., K] -> values [...]."""
@@ -35,9 +35,9 @@ TextStatistics = Callable[[Sequence[str], Sequence[Sequence[str]]], Floats]
 def text_metrics(
     names: Sequence[str], task: TextToText, config: Config
 ) -> dict[str, tuple[TextStatistics, MetricOfSums]]:
-    """Metrics of texts in NFC: what is summed, and the function of the sums.
+    """Metrics of texts in NFC: statistics per sentence, and the function of their sums.
 
-    What sacreBLEU lacks (exact match, ROUGE) is the mean of the values for single sentences.
+    Metrics that sacreBLEU lacks (exact match, ROUGE) are means of the values for single sentences.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -71,11 +71,11 @@ def text_metrics(
 
 
 def bleu_of(sums: Floats) -> Floats:
-    """sacreBLEU's: of tokens written and expected; then for each order the n-grams that are right,
-    then all written.
+    """BLEU as sacreBLEU computes it, from sums of: tokens written, tokens expected, then per order
+    the n-grams that are right, then all n-grams written.
 
-    Where an order has none right, half an n-gram counts; a quarter at the second such order, and so
-    on.
+    If an order has no n-gram right, half an n-gram is counted; a quarter at the second such order,
+    and so on.
     """
     written = sums[..., 0]
     expected = sums[..., 1]
@@ -87,8 +87,8 @@ def bleu_of(sums: Floats) -> Floats:
 
 
 def chrf_of(sums: Floats) -> Floats:
-    """sacreBLEU's: of n-grams written, expected, and both, order by order; F2 of the mean precision
-    and recall."""
+    """chrF as sacreBLEU computes it, from sums of n-grams written, expected and shared, order by
+    order: F2 of the mean precision and recall."""
     written, expected, both = np.moveaxis(sums.reshape(*sums.shape[:-1], -1, 3), -1, 0)
     counted = (written > 0) & (expected > 0)
     precision, recall = (
@@ -101,29 +101,29 @@ def chrf_of(sums: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class UnitCounts:
-    """What one run does with every unit."""
+    """The performance of one run on every unit."""
 
     rows: Floats
-    """[units, K]: what the metrics are computed from."""
+    """[units, K], from whose sums the metrics are computed."""
     metrics: Mapping[str, MetricOfSums]
-    """The first one decides."""
+    """The first metric decides."""
     gains: Floats
     """[units]: how well each unit is done, the higher the better."""
     outputs: Sequence[str]
-    """What the run predicts for each unit, as it is shown."""
+    """The run's prediction for each unit, as it is shown."""
     right: Floats | None = None
-    """[units]: 1 where the run is right, for tasks that are right or wrong."""
+    """[units]: 1 if the run is right, for tasks whose answers are right or wrong."""
     classes: Sequence[str] = ()
     """The classes whose pairs are counted for F1, in all columns of `rows` but the first two."""
 
 
 UnitPredictions = Sequence[Mapping[str, Any]]
-"""Of each unit what `Task.by_unit` says."""
+"""The result of `Task.by_unit` for each unit."""
 
 
 def counts_of(predictions: UnitPredictions) -> UnitCounts:
-    """By what the predictions have: of texts their cost, of classes accuracy and F1, of numbers the
-    correlation."""
+    """Counts for the metrics that suit the predictions: the cost of texts, accuracy and F1 of
+    classes, the correlation of numbers."""
     first = predictions[0]
     if "nats" in first:
         return _language_counts(predictions)
@@ -150,8 +150,8 @@ def _share(sums: Floats) -> Floats:
 
 
 def _language_counts(predictions: UnitPredictions) -> UnitCounts:
-    """Perplexity a word, the end of a document counted as one, and bits a character: both are
-    independent of the tokenizer, if the losses include what it costs to spell out unknown
+    """Perplexity per word, with the end of a document counted as a word, and bits per character.
+    Both are independent of the tokenizer if the losses include what it costs to spell out unknown
     tokens."""
     losses = _column(predictions, "nats")
     texts = [prediction["input"] for prediction in predictions]
@@ -170,7 +170,7 @@ def _language_counts(predictions: UnitPredictions) -> UnitCounts:
 
 
 def _masked_counts(predictions: UnitPredictions) -> UnitCounts:
-    """The share of masked tokens that are predicted, and their loss."""
+    """The share of masked tokens that are predicted correctly, and their loss."""
     rows = np.stack([_column(predictions, key) for key in ("loss", "correct", "masked")], axis=1)
     metrics: dict[str, MetricOfSums] = {
         "masked_accuracy": lambda sums: sums[..., 1] / np.maximum(1.0, sums[..., 2]),
@@ -198,7 +198,7 @@ def _regression_counts(predictions: UnitPredictions) -> UnitCounts:
 
 
 def correlation(sums: Floats) -> Floats:
-    """Pearson's, of n, sum x, sum y, sum x^2, sum y^2, sum x y; 0 where one of the two does not
+    """Pearson's correlation from n, sum x, sum y, sum x^2, sum y^2, sum x y; 0 if x or y does not
     vary."""
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     spread = np.sqrt(np.maximum(0, (n * xx - x * x) * (n * yy - y * y)))
@@ -207,8 +207,7 @@ def correlation(sums: Floats) -> Floats:
 
 
 def _tagging_counts(predictions: UnitPredictions) -> UnitCounts:
-    """Of each sentence its words and the right tags among them; entities that are predicted,
-    expected, and both."""
+    """Counts per sentence: words, right tags, and entities predicted, expected and shared."""
     pairs = [(prediction["tags"], prediction["expected_tags"]) for prediction in predictions]
     counts = []
     for tags, true in pairs:
@@ -229,13 +228,13 @@ def _tagging_counts(predictions: UnitPredictions) -> UnitCounts:
 
 
 def _in_iob2(tag: str) -> str:
-    """A tag of BIOES as IOB2 writes it: runs that have learned one and the other are compared by
-    the same tags."""
+    """A BIOES tag in IOB2, so that runs that learned either scheme are compared by the same
+    tags."""
     return {"S": "B", "E": "I"}.get(tag[0], tag[0]) + tag[1:] if is_chunk_tag(tag) else tag
 
 
 def _answer_counts(predictions: UnitPredictions) -> UnitCounts:
-    """Exact matches and the mean of the answers' F1, or accuracy alone where there is no F1."""
+    """Exact matches and the mean F1 of the answers, or accuracy alone if there is no F1."""
     right = _column(predictions, "right")
     has_f1 = "f1" in predictions[0]
     f1 = _column(predictions, "f1") if has_f1 else np.zeros_like(right)
@@ -249,7 +248,7 @@ def _answer_counts(predictions: UnitPredictions) -> UnitCounts:
 
 
 def _class_counts(predictions: UnitPredictions) -> UnitCounts:
-    """Each row counts one pair of a true and a predicted class, so that F1 is a function of sums,
+    """Each row counts one pair of a true and a predicted class, which makes F1 a function of sums
     too."""
     pairs = [(f"{prediction['label']}", f"{prediction['output']}") for prediction in predictions]
     named = predictions[0].get("probabilities")

@@ -1,4 +1,5 @@
-"""How much an answer of a model depends on each word: the input is read again without it."""
+"""How much a model's answer depends on each word of its input: the input is read again without
+it."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from regard.views.report import (
 )
 
 WORDS_PER_TAG = 3
-"""Words that are named for each tag."""
+"""Number of words named per tag."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +43,13 @@ class Occlusion:
     """
 
     answers: tuple[str, ...]
-    """What is explained: a label, an answer, a number; for a tagger, every word with its tag."""
+    """The explained answers: one label, text or number; for a tagger, every word with its tag."""
     values: tuple[float, ...]
-    """S(x) of each."""
+    """S(x) of each answer."""
     words: tuple[str, ...]
-    """The words that were left out, one at a time."""
+    """The words left out, one at a time."""
     falls_WA: Numbers
-    """Below 0 where a value rises. The fall of a word's own tag is 0."""
+    """Negative if the value rises. The fall of a word's own tag is 0."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -100,11 +101,11 @@ class Occlusion:
 
 
 MAX_OCCLUDED_WORDS = 512
-"""Longest text in words that is read again without each: each word costs one more reading of it."""
+"""Maximum length of a text in words, since each word costs one more reading of the text."""
 
 
 def label_occlusion(task: Any, model: Headed, text: str) -> Occlusion:
-    """A label, a choice or a number."""
+    """The occlusion of a label, a choice or a number."""
     fields = [text] if task.arrangement == "single" else parts_of(text)
     inputs = _shortened(task, model, fields)
     [whole] = task.answers.predict(model, inputs_of([text]))
@@ -120,8 +121,8 @@ def label_occlusion(task: Any, model: Headed, text: str) -> Occlusion:
 
 
 def answer_occlusion(task: Any, model: Headed, text: str) -> Occlusion:
-    """The answer to a question, or that there is none. The words of the answer itself stay in the
-    text."""
+    """The occlusion of the answer to a question, or of the decision that there is none. The words
+    of the answer itself stay in the text."""
     [whole] = task.answers.predict(model, inputs_of([text]))
     fields = question_in(text, "input")
     start = 0 if whole.span is None else whole.span.start
@@ -143,7 +144,7 @@ def answer_occlusion(task: Any, model: Headed, text: str) -> Occlusion:
 
 
 def tag_occlusion(task: Any, model: Headed, text: str) -> Occlusion:
-    """The tag of every word."""
+    """The occlusion of the tag of every word."""
     words = [text[slice(*span)] for span in task.split(text)]
     _check_count(len(words))
     sentences = [
@@ -174,8 +175,8 @@ class InputWithoutWord(NamedTuple):
 def _shortened(
     task: Task, model: Headed, fields: Sequence[str], answer: Span | None = None
 ) -> list[InputWithoutWord]:
-    """The input without each word, where the model can still read it; an answer in the second text
-    stays."""
+    """The input without each word, as far as the model can still read it; an answer in the second
+    text stays."""
     words = [
         (number, span)
         for number, text in enumerate(fields)
@@ -194,7 +195,8 @@ def _shortened(
 
 
 def _occlusion(name: str, values: Sequence[float], inputs: Sequence[InputWithoutWord]) -> Occlusion:
-    """Of one answer, given its value for the text and for the text without each word."""
+    """The occlusion of one answer, given its value for the text and for the text without each
+    word."""
     falls_WA = np.array([[values[0] - value] for value in values[1:]])
     return Occlusion(
         (name,), (float(values[0]),), tuple(shortened.word for shortened in inputs), falls_WA

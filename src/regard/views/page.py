@@ -22,8 +22,8 @@ UNBREAKABLE = re.compile(r"▁[^\s<]+|(?<![^\s>(])--[^\s<]+")
 
 @cache
 def _templates() -> Environment:
-    """templates/page.html, which writes report.css and report.js into the page as they are, and its
-    frame."""
+    """The templates of the page, which holds report.css and report.js verbatim, and of its frame in
+    a notebook."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markdown_it import MarkdownIt
     from markupsafe import Markup, escape
@@ -48,7 +48,7 @@ def _templates() -> Environment:
 
 
 def page(report: Report) -> str:
-    """The whole page; three sections and more get a table of contents."""
+    """The whole page, with a table of contents if there are three sections or more."""
     report = in_language(report)
     no_script = "This figure needs JavaScript; it loads nothing from the network."
     if report.language == "ko":
@@ -57,6 +57,6 @@ def page(report: Report) -> str:
 
 
 def framed(report: Report) -> str:
-    """The page for a notebook, in a frame, which keeps their styles apart; light or dark as the
-    notebook is."""
+    """The page for a notebook: in a frame, which keeps their styles apart, and light or dark like
+    the notebook."""
     return _templates().get_template("notebook.html").render(title=report.title, page=page(report))

@@ -37,30 +37,30 @@ DASHES = ("-", "--", ":", "-.")
 BLUES = ("ffffff", "d0e4fe", "a5c8f6", "7eace9", "5b90d6", "3c75bf", "215ba3", "074284", "002a62")
 """One hue at nine lightnesses, L* = 100, 89.75, ... 18: the scale survives a grey printer."""
 ORANGES = ("ffffff", "ffddc5", "fdbb8a", "f1994f", "d87820", "b85b00", "934100", "6d2b00", "481900")
-"""The same lightnesses in the opposite hue, for values below zero."""
+"""The lightnesses of BLUES in the opposite hue, for values below zero."""
 LATIN_FONT = "DejaVu Sans"
 KOREAN_FONT = "Regard Sans KR"
-"""The fonts that are there wherever matplotlib and regard are."""
+"""Fonts that are always available: matplotlib and regard bring them."""
 KOREAN_FILE = Path(__file__).parent / "fonts" / "RegardSansKR.otf"
 """All Hangul syllables and the symbols of KS X 1001, from Noto Sans CJK (scripts/subset_font)."""
 FONTS = ("Noto Sans CJK KR", "Noto Sans KR", "Apple SD Gothic Neo", "Malgun Gothic", "NanumGothic")
 """Fonts with Hangul and Latin letters: Linux (two names), macOS, Windows, Linux again."""
 CELL_SIDE = 0.28
-"""Inches of a cell's side."""
+"""Side of a cell in inches."""
 MAX_PICTURE_SIDE = 30.0
 """Longest side of a picture in inches."""
 DOTS = 110
 TITLE_SIZE = 11
 TITLE_LINES = 3
 MIN_AXIS_RANGE = 0.01
-"""Of the vertical axis of curves, as a share of its largest value."""
+"""Minimum range of the vertical axis of curves, as a share of its largest value."""
 MAX_PANELS_PER_ROW = 6
-"""Most panels of an image map in a row."""
+"""Maximum number of panels of an image map in a row."""
 Panel = HeatMap | Curves | Bars | ImageMap | Tree
 
 
 def draw(figures: Sequence[Figure], path: Path) -> bytes:
-    """All figures in one picture, of the format that the suffix of the path names."""
+    """All figures in one picture, in the format that the suffix of the path names."""
     panels = [
         panel
         for figure in figures
@@ -111,7 +111,7 @@ def draw(figures: Sequence[Figure], path: Path) -> bytes:
 
 
 def _with_fonts_of_viewers(svg: bytes) -> bytes:
-    """Name fonts that the machines of readers have: on none of them is KOREAN_FONT installed."""
+    """Name fonts that readers have installed instead of KOREAN_FONT, which only regard has."""
     common = ", ".join(f"'{name}'" for name in FONTS)
     named = re.sub(rb"(font(?:-family)?: [^;\"]*')", rb"\1, sans-serif", svg)
     return named.replace(f"'{KOREAN_FONT}'".encode(), common.encode())
@@ -142,8 +142,8 @@ def _size(panel: Panel) -> tuple[float, float]:
 
 
 def _write_title(place: Any, title: str, wide: float) -> None:
-    """In at most three lines above the panel; about 11 letters fit an inch, half as many Hangul
-    syllables."""
+    """Write the title in at most three lines above the panel. About 11 letters fit an inch, and
+    half as many Hangul syllables."""
     if not title:
         return
     columns = max(10, round(11 * wide))
@@ -245,7 +245,7 @@ def _draw_heat_map(axes: Any, heat_map: HeatMap, path: Path) -> None:
 
 
 def _draw_image_map(place: Any, image: ImageMap) -> None:
-    """The image, then once more for each word, dark where the word did not look."""
+    """Draw the image, then once more for each word, dark where the word did not look."""
     across = min(MAX_PANELS_PER_ROW, len(image.words) + 1)
     down = math.ceil((len(image.words) + 1) / across)
     for n, word in enumerate(["", *image.words]):
@@ -260,7 +260,7 @@ def _draw_image_map(place: Any, image: ImageMap) -> None:
 
 
 def _draw_tree(axes: Any, tree: Tree) -> None:
-    """The way that won is thick, what was left is dashed."""
+    """Draw the tree; the winning path is thick, abandoned branches are dashed."""
     good_row = next(
         (
             row

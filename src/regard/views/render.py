@@ -30,8 +30,8 @@ def check_output(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Refuse, before any work is done, a file that could or may not be written (`check_writable`);
-    None is no file."""
+    """Check, before any work is done, that the file can and may be written (`check_writable`); None
+    means no file."""
     if path is None:
         return
     suffix = path.suffix.lower()
@@ -54,7 +54,7 @@ def write_result(result: Result, path: Path, *, option: str = "--out") -> None:
 
 
 def json_line(result: Result) -> Iterator[str]:
-    """A line of JSON in parts; an explanation of 500 tokens has millions of numbers."""
+    """A line of JSON, in parts because an explanation of 500 tokens has millions of numbers."""
     tree = getattr(result, "tree", None)
     yield from json_parts(tree()) if tree else [json.dumps(result.to_json(), ensure_ascii=False)]
     yield "\n"

@@ -1,6 +1,7 @@
-"""What a verb found, as one value: titled sections of texts, tables and figures.
+"""A report: the result of a verb as one value, made of titled sections of texts, tables and
+figures.
 
-render.py shows it in the terminal, as a page or as a picture.
+terminal.py, page.py and picture.py render it; they know sections and their parts only.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ Numbers = npt.NDArray[np.floating]
 Tone = Literal["", "good", "bad", "muted", "code"]
 
 MAX_HEAT_MAP_BYTES = 1_900_000
-"""Bytes for the values of all heat maps of a part. Base64 adds a third, and a page should stay
-below 3 MB."""
+"""Maximum size of the values of all heat maps of a part. Base64 adds a third, and a page should
+stay below 3 MB."""
 SPARSE_VALUE_BYTES = 3
 """Bytes of a value that is stored with its column: one for the value, two for the column."""
 
 
 class Part:
-    """Base of what a section holds."""
+    """Base class of the parts of a section."""
 
     kind: ClassVar[str]
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, for the script of a page; nan, which JSON lacks, is None."""
+        """All fields, for the script of a page. nan, which JSON lacks, becomes None."""
         return {
             "kind": self.kind,
             **{field.name: plain(getattr(self, field.name)) for field in fields(self)},  # type: ignore[arg-type]
@@ -61,12 +62,13 @@ class Cell:
     format: str = ""
     tone: Tone = ""
     ours: bool = False
-    """Whether it is a text of ours, to be shown in the user's language, and not one of the data."""
+    """Whether the text is regard's and is shown in the user's language; False if it comes from the
+    data."""
 
     @property
     def text(self) -> str:
-        """By the format; else integers with commas, other numbers with two decimals or three
-        digits, None as a dash."""
+        """The value as its format says; without one, integers with commas, other numbers with two
+        decimals or three digits, None as a dash."""
         if self.value is None:
             return "–"
         if self.format or isinstance(self.value, str):
@@ -113,7 +115,7 @@ class Table(Part):
     folded: bool = False
     """Whether a page shows only the title until the reader unfolds it."""
     formats: Sequence[str] = ("",)
-    """Of the floats in each column; the last one also of those in the columns after it."""
+    """Formats of the floats in each column; the last one also applies to the columns after it."""
 
     @cached_property
     def cells(self) -> list[list[Cell]]:
@@ -145,8 +147,7 @@ class Table(Part):
 
 @dataclass(frozen=True)
 class Series:
-    """A named line: a value for each x, with its interval where one is known. A value of nan is a
-    gap."""
+    """A named line: one value per x, with its interval if known. A value of nan is a gap."""
 
     name: str
     x: Sequence[float]
@@ -157,8 +158,8 @@ class Series:
 
 @dataclass(frozen=True)
 class Curves(Part):
-    """Series over the same axes. `x_ticks` are places with their texts; None: they follow the
-    data."""
+    """Series over the same axes. `x_ticks` are positions with their texts; None derives them from
+    the data."""
 
     kind = "curves"
     series: Sequence[Series]
@@ -171,7 +172,7 @@ class Curves(Part):
 
 @dataclass(frozen=True)
 class Bars(Part):
-    """Horizontal bars, one a category; several series stand end to end."""
+    """Horizontal bars, one per category; several series are stacked."""
 
     kind = "bars"
     categories: Sequence[str]
@@ -179,11 +180,11 @@ class Bars(Part):
     value_label: str = ""
     title: str = ""
     span: float = 0.0
-    """The axis goes at least to this value."""
+    """The axis reaches at least this value."""
 
     @property
     def longest(self) -> float:
-        """The largest value that the axis must hold, whatever its sign; 1 where all are 0."""
+        """The largest absolute value on the axis; 1 if all are 0."""
         ends = [sum(map(abs, values)) for values in zip(*self.series.values(), strict=True)]
         return max(self.span, *ends) or 1.0
 
@@ -201,14 +202,14 @@ class HeatMap:
     values: Numbers
     title: str = ""
     choice: tuple[str, ...] = ()
-    """What selects this map in each chooser of `HeatMaps`: ("attention over the source", "layer 1",
-    "head 2")."""
+    """The option of each chooser of `HeatMaps` that selects this map: ("attention over the source",
+    "layer 1", "head 2")."""
     label_width: int = 18
     """Terminal columns that a label may take; longer ones are cut."""
 
     @property
     def peak(self) -> float:
-        """The largest absolute value, which gets the darkest shade; 1 where all are 0."""
+        """The largest absolute value, which gets the darkest shade; 1 if all are 0."""
         return float(np.abs(self.values).max()) or 1.0
 
     @property
@@ -221,11 +222,11 @@ class HeatMap:
         return bool(((self.values == 0) | (self.values == 1)).all())
 
     def packed(self, kept: int | None) -> dict[str, Any]:
-        """A byte a value, or a bit where all are 0 or 1; with `kept`, only so many of each row, and
-        their columns.
+        """The values for the page: one byte per value, or one bit if all are 0 or 1. With `kept`,
+        only that many values per row, with their columns.
 
-        code = 255 sqrt(v / peak), so that small values keep their digits; 128 + 127 v / peak where
-        some are below 0.
+        code = 255 sqrt(v / peak), so that small values keep their digits; 128 + 127 v / peak if
+        some are negative.
         """
         packed: dict[str, Any] = {
             "choice": self.choice,
@@ -253,15 +254,15 @@ class HeatMaps(Part):
     kind = "heat_maps"
     maps: Sequence[HeatMap]
     choosers: Sequence[str] = ()
-    """The names of the choosers, the most general first; which maps a later one offers depends on
-    the earlier ones."""
+    """The names of the choosers, the most general first; the options of a later one depend on the
+    earlier ones."""
     shown: Sequence[int] = (0,)
-    """The maps that were asked for: the terminal and figures draw these, a page opens with the
-    first of them."""
+    """The selected maps: the terminal and pictures draw these, a page opens with the first of
+    them."""
     title: str = ""
     tokens: Collection[str] = ()
-    """The offers of the first chooser whose rows and columns are tokens: a page also shows these as
-    two lines, of which the first reacts to the pointer."""
+    """The options of the first chooser whose rows and columns are tokens: a page also shows these
+    as two lines of text, of which the first reacts to the pointer."""
 
     @property
     def drawn(self) -> list[HeatMap]:
@@ -269,8 +270,8 @@ class HeatMaps(Part):
 
     @property
     def kept(self) -> int | None:
-        """How many values of a row MAX_HEAT_MAP_BYTES allows beside the maps that are shown; None where it
-        allows all."""
+        """How many values of each row fit into MAX_HEAT_MAP_BYTES beside the selected maps; None if
+        all fit."""
         bytes_of = [0 if heat_map.binary else heat_map.values.size for heat_map in self.maps]
         if sum(bytes_of) <= MAX_HEAT_MAP_BYTES:
             return None
@@ -341,13 +342,13 @@ class Branch:
     """A node of a tree, after another one."""
 
     parent: int | None
-    """The place of the other one among the branches, before this one's; None: the root."""
+    """The index of the parent among the branches, smaller than this one's; None: the root."""
     depth: int
-    """From 1."""
+    """The distance from the root; 1 for its children."""
     label: str
     value: str = ""
     tone: Tone = ""
-    """`good`: the way that won; `muted`: one that was left."""
+    """`good`: on the winning path; `muted`: abandoned."""
     note: str = ""
     marked: bool = False
 
@@ -366,7 +367,7 @@ class Tree(Part):
 
     @cached_property
     def children(self) -> dict[int | None, list[int]]:
-        """The places of the branches after each."""
+        """The indices of the children of each branch."""
         children: dict[int | None, list[int]] = {}
         for place, branch in enumerate(self.branches):
             children.setdefault(branch.parent, []).append(place)
@@ -374,8 +375,8 @@ class Tree(Part):
 
     @cached_property
     def rows(self) -> list[float]:
-        """How far down each branch is drawn: leaves one below another, others at the middle of
-        theirs; those of the tone `good` in one line, to be followed easily."""
+        """How far down each branch is drawn: leaves one below another, others in the middle of
+        their children; the winning path in one line, which is easy to follow."""
         order = list[int]()
         stack = [*reversed(self.children.get(None, []))]
         rows = [0.0] * len(self.branches)
@@ -399,7 +400,7 @@ Figure = Curves | Bars | HeatMaps | ImageMap | Tree
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading and the parts below it."""
 
     heading: str
     parts: Sequence[Part]
@@ -423,10 +424,10 @@ class Report:
     conclusions: Sequence[str] = ()
     """Findings or advice: a page has them at the top, the terminal at the end."""
     language: str = ""
-    """That of its texts; empty: they are English in the code, and shown in the user's."""
+    """The language of the texts; empty: they are English, and shown in the user's language."""
 
     def to_json(self) -> dict[str, Any]:
-        """For a page that draws it; tables have their cells as texts."""
+        """JSON for a page that draws the report; the cells of tables are texts."""
         sections = [
             {"heading": section.heading, "parts": [part.to_json() for part in section.parts]}
             for section in self.sections
@@ -440,7 +441,7 @@ class Report:
 
     @property
     def figures(self) -> list[Figure]:
-        """Those that a picture shows."""
+        """The figures that a picture shows."""
         shown = [section for section in self.sections if section.in_picture]
         return [part for section in shown for part in section.parts if isinstance(part, Figure)]
 
@@ -469,13 +470,13 @@ TRANSLATED_FIELDS: dict[type, tuple[str, ...]] = {
     Tree: ("branches", "title"),
     Branch: ("note",),
 }
-"""The fields with texts of ours; others hold tokens, names and sentences of the data."""
+"""The fields whose texts are translated; others hold tokens, names and sentences of the data."""
 TRANSLATED_LABELS = re.compile(r"(layer|hop) \d.*|(right|each other) class")
-"""Those beside a figure that are no tokens."""
+"""Labels beside a figure that are not tokens, and are translated."""
 
 
 def in_language(report: Report) -> Report:
-    """The report in the user's language, unless its texts have one."""
+    """The report in the user's language, unless its texts have a language of their own."""
     language = report.language or default_language()
     return replace(
         report if report.language or language == "en" else _korean(report), language=language
@@ -507,8 +508,8 @@ def _korean(value: Any) -> Any:
 
 
 class Result(Protocol):
-    """What a verb returns: all its numbers, and a report for people, which Python and Jupyter
-    display."""
+    """The value that a verb returns: all its numbers, and a report for people, which Python and
+    Jupyter display."""
 
     def to_json(self) -> dict[str, Any]: ...
 
@@ -522,8 +523,8 @@ class Result(Protocol):
 
 
 def json_parts(value: object) -> Iterator[str]:
-    """A result as JSON, in parts that need little memory: an array is written row by row, with four
-    digits a number."""
+    """A result as JSON, in parts that need little memory: arrays are written row by row, with four
+    digits per number."""
     if isinstance(value, np.ndarray) and value.ndim == 1:
         value = value.astype(int) if value.dtype == bool else value
         number = "%.4g" if value.dtype.kind == "f" else "%d"

@@ -1,7 +1,6 @@
 """Search errors and model errors: did the search miss a reference that the model prefers, or does
-the model prefer what was written? Where a rule of the search forbids the reference, the error is
-neither. References are scored, outputs judged, and errors counted.
-"""
+the model prefer the output? If a rule of the search forbids the reference, the error is neither.
+References are scored, outputs judged, and errors counted."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ ERROR_KINDS: dict[Verdict, str] = {
 }
 
 SCORE_TOLERANCE = 1e-5
-"""Scores that differ by less than this share are equal: the same sums in another order differ by as
+"""Scores that differ by less than this share are equal: the same sum in another order differs by as
 much."""
 UNKNOWN_TOKEN = "unknown token"
 """A reference that the vocabulary cannot write."""
@@ -40,9 +39,9 @@ SAME_TOKENS = "same tokens"
 """An output that differs from the reference only in what the tokenizer does not keep."""
 UNKNOWN_REFERENCE_NOTE = "the scores of the reference are of its tokens with <unk>, not of the text"
 TOKENS_PER_BATCH = 2_048
-"""Padded tokens of references that are checked against the rules together."""
+"""Padded tokens of references that are checked against the rules in one batch."""
 MAX_BUCKETS = 8
-"""Most groups of sentences by length."""
+"""Maximum number of groups of sentences by length."""
 OUTLIER_SHARE = 0.01
 """The share of sentences at either end that get no group of their own: they join the first and the
 last one."""
@@ -69,13 +68,13 @@ class ScoredReference:
 
 @dataclass(frozen=True)
 class JudgedOutput:
-    """One sentence: its reference and what was written."""
+    """One sentence: its reference and its output."""
 
     scored: ScoredReference
     written: Hypothesis
     output: str
     chrf: float
-    """Of the output against the references, this sentence alone."""
+    """Sentence chrF of the output against the references."""
 
     @property
     def exact(self) -> bool:
@@ -89,13 +88,13 @@ class JudgedOutput:
 
     @property
     def verdict(self) -> Verdict:
-        """By the objective that the search maximised; `model` where its vocabulary cannot write the
-        reference, `rule` where a rule of the search forbids it."""
+        """The verdict by the objective that the search maximised; `model` if the vocabulary cannot
+        write the reference, `rule` if a rule of the search forbids it."""
         return self._verdict(self.scored.best.objective, self.written.objective)
 
     @property
     def raw_verdict(self) -> Verdict:
-        """The same by log P alone."""
+        """The verdict by log P alone."""
         return self._verdict(self.scored.best.score, self.written.score)
 
     def _verdict(self, reference: float, output: float) -> Verdict:
@@ -105,7 +104,7 @@ class JudgedOutput:
 
     @property
     def unreachable(self) -> str | None:
-        """Why no search could have given the reference, if so."""
+        """Why no search could have given the reference; None if one could."""
         if self.scored.unknown:
             return UNKNOWN_TOKEN
         return (
@@ -167,7 +166,7 @@ def judge(
 def metrics_of(
     run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """The task's own, without the signatures."""
+    """The task's metrics, without the signatures."""
     metrics = run.task.text_scores(outputs, references, run.recipe.evaluation)
     return {name: value for name, value in metrics.items() if isinstance(value, float)}
 
@@ -302,7 +301,7 @@ class Tally:
 
     @property
     def shares(self) -> dict[str, Share]:
-        """Of errors among the sentences, and of each kind among the errors."""
+        """The share of errors among the sentences, and of each kind among the errors."""
         kinds = {
             f"{kind}_errors": Share.of(self.counts[f"{kind}_errors"], self.errors)
             for kind in ERROR_KINDS
@@ -316,8 +315,8 @@ class Tally:
 
     @property
     def share_texts(self) -> dict[str, str]:
-        """As they are shown, with their intervals; kinds of errors have no share where there are no
-        errors."""
+        """The shares with their intervals, as texts; without errors, kinds of errors have no
+        share."""
         return {
             name: f"{percent(share)} ({100 * low:.0f}–{100 * high:.0f})"
             if self.errors or name == "errors"
@@ -337,7 +336,7 @@ class Bucket(NamedTuple):
     longest: int
     rows: Sequence[int]
     mean: float
-    """Of their lengths."""
+    """The mean of their lengths."""
 
     @property
     def name(self) -> str:
@@ -349,8 +348,8 @@ class Bucket(NamedTuple):
 
 
 def lengths_of(texts: Sequence[str]) -> tuple[Literal["words", "characters"], list[int]]:
-    """In words, unless the texts are mostly single ones: dates, spellings, scripts without
-    spaces."""
+    """Lengths in words, or in characters if the texts are mostly single words: dates, spellings,
+    scripts without spaces."""
     words = [len(text.split()) for text in texts]
     return (
         ("words", words) if np.mean(words) >= 2 else ("characters", [len(text) for text in texts])

@@ -1,5 +1,5 @@
-"""Whole searches as one value: JSON (docs/search-record.md), and for people a tree and the ranking
-of what it found.
+"""Whole searches as one value: JSON (docs/search-record.md), and for people a tree and a ranking of
+the outputs; and the fate of a reference in a search.
 
 And what becomes of a reference in a search.
 """
@@ -34,7 +34,7 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a reference in the search.
+    """The fate of a reference in the search.
 
     `fell`: at this step it ranked behind the open slots; `forbidden`: at this step its token may
     not be written; `finished`: it was written to its end, and another one won; `left`: it was still
@@ -68,7 +68,7 @@ class ReferenceWatch:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """Of each sentence, once the search is over."""
+        """The outcome for each sentence, once the search is over."""
         return [
             self._decided.get(b, Outcome("left", reached))
             for b, reached in enumerate(self._reached)
@@ -141,13 +141,13 @@ class Reference:
 
 @dataclass(frozen=True, repr=False)
 class SearchRecord(Result):
-    """What `predict --record` writes."""
+    """The result of `predict --record`."""
 
     run: str
     search: SearchConfig
     inputs: Sequence[JsonObject]
     reference: Reference | None = None
-    """Of the only input."""
+    """The reference of the only input."""
 
     def to_json(self) -> dict[str, Any]:
         content = {"run": self.run, "search": self.search.model_dump(), "inputs": [*self.inputs]}
@@ -171,8 +171,8 @@ class SearchRecord(Result):
 
 
 def search_tree(record: JsonObject, reference: Reference | None = None) -> Tree:
-    """What was kept at each step, and the candidates that were not; those that a rule excludes are
-    left out."""
+    """The hypotheses kept at each step, and the candidates that were dropped; those that a rule
+    excludes are left out."""
     way = _way(record, reference)
     best = {hypothesis["id"] for hypothesis in record["ranking"][:1]}
     for candidate in [
@@ -266,7 +266,7 @@ def outcomes_of(
     references: Sequence[Sequence[int]],
     search: SearchConfig,
 ) -> list[Outcome]:
-    """What becomes of each reference, tokens that end in `</s>`, in the search for its source."""
+    """The outcome of each reference, tokens that end in `</s>`, in the search for its source."""
     outcomes = dict[int, Outcome]()
     watches = list[ReferenceWatch]()
 
@@ -284,7 +284,7 @@ def outcomes_of(
 
 
 def follow_reference(run: Run, model: Any, text: str, reference: str) -> Reference:
-    """What becomes of a text in the search for an input of a run that writes texts."""
+    """The outcome of a text in the search for an input of a run that writes texts."""
     task = run.task
     target = run.tokenizers["target"]
     config = run.recipe.search

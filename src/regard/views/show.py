@@ -1,5 +1,5 @@
-"""`show`: pictures and numbers of equations that need no training, each computed by the code that
-the models run."""
+"""`show`: pictures and numbers of equations that need no training, computed by the code that models
+run."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def positions(length: int = 50, width: int = 128) -> EquationView:
 
 
 def masks(source: int = 5, target: int = 6, padding: int = 2) -> EquationView:
-    """Who may look at whom: padding, look-ahead, and both at once."""
+    """Who may look at whom: the masks for padding, look-ahead, and both at once."""
     cpu = torch.device("cpu")
     read = source + padding
     own = target + padding
@@ -197,7 +197,7 @@ def softmax(scores: str = "2,1,0,-1") -> EquationView:
 
 
 def _entropy(shares: Tensor) -> float:
-    """In nats, the mean over the leading axes."""
+    """Entropy in nats, the mean over the leading axes."""
     return float(torch.special.entr(shares).sum(-1).mean())
 
 

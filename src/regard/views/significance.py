@@ -1,4 +1,4 @@
-"""Whether one system is better than another, or only luckier: paired tests.
+"""Paired tests: is one system better than another, or only luckier?
 
 Bootstrap resampling: draw as many units as there are, with repetition, and count how often the
 difference is as far from the observed one as that is from zero (Efron and Tibshirani 1993, chapter
@@ -33,15 +33,15 @@ SIGNIFICANCE_LEVEL = 0.05
 RESAMPLES = 1_000
 TRIALS = 10_000
 SEED = 12_345
-"""As many as sacreBLEU takes, and its seed."""
+"""sacreBLEU's numbers of resamples and trials, and its seed."""
 DIFFERENCE_TOLERANCE = 1e-9
 """Differences that are smaller by this share are equal: the same sums in another order differ by
 less."""
 NUMBERS_PER_DRAW = 2**24
-"""Numbers that are drawn together."""
+"""Random numbers that are drawn at once."""
 
 TestRow = dict[str, Any]
-"""Of the table of tests."""
+"""A row of the table of tests."""
 
 
 def paired_tests_of_sums(
@@ -109,7 +109,7 @@ def resamples(units: int, seed: int = SEED) -> Iterator[Floats]:
 
 
 def _p_of_swaps(value: MetricOfSums, base: Floats, other: Floats) -> float:
-    """How often the two differ as much as observed where they are swapped at random units."""
+    """How often the two differ as much as observed if they are swapped at random units."""
     generator = np.random.default_rng(SEED)
     at_once = max(1, NUMBERS_PER_DRAW // len(base))
     moved = other - base
@@ -126,8 +126,8 @@ def _p_of_swaps(value: MetricOfSums, base: Floats, other: Floats) -> float:
 
 
 def _p(differences: Floats, observed: float) -> float:
-    """The share that is as far from zero or farther, the observed difference itself counted among
-    them."""
+    """The share of differences at least as far from zero as the observed one, which is counted
+    among them."""
     if observed == 0:
         return 1.0
     as_large = np.abs(differences) >= abs(observed) * (1 - DIFFERENCE_TOLERANCE)

@@ -28,25 +28,25 @@ FACT_MARK = "•"
 
 @dataclass(frozen=True, eq=False)
 class StoryAttention:
-    """A question about a story, how much each hop looked at each sentence, and whether that is
-    where the answer is."""
+    """A question about a story, how much each hop looked at each sentence, and whether the answer
+    is there."""
 
     sentences: tuple[str, ...]
-    """Those in the memory, the oldest first."""
+    """The sentences in the memory, the oldest first."""
     numbers: tuple[int, ...]
-    """What the user calls each of them."""
+    """The user's number of each sentence."""
     forgotten: int
-    """How many came before them."""
+    """How many earlier sentences no longer fit."""
     question: str
     asked: int
     """Which of the `questions` of the input this is, from 1."""
     questions: int
     weights_NS: Numbers
-    """What is missing to 1, a hop looked at empty memories."""
+    """If a row sums to less than 1, the rest went to empty memory slots."""
     answer: str | None
-    """The right answer, where it was given."""
+    """The right answer, if it was given."""
     facts: tuple[int, ...] | None
-    """The indices of the sentences that the answer rests on, where they were given."""
+    """The indices of the sentences on which the answer rests, if they were given."""
 
     @property
     def looked(self) -> list[int]:

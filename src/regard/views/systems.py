@@ -1,5 +1,5 @@
-"""What is compared: runs, and the outputs of other systems, measured on the same sentences,
-documents or examples.
+"""The systems of a comparison: runs, and the outputs of other systems, measured on the same
+sentences, documents or examples.
 
 A system that writes texts is decoded once, and its outputs are measured against references. Any
 other is measured unit by unit: each document or example has a row of numbers, and a metric is a
@@ -48,8 +48,7 @@ SHARED_FIELDS = {
     "expected": OTHER_ANSWERS,
     "hidden": OTHER_TOKENS,
 }
-"""What the units of all runs must have in common: how a run that differs is refused, and what to
-do."""
+"""Fields that the units of all runs must share -> the error and the hint if they differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +57,14 @@ class System:
 
     name: str
     outputs: Sequence[str]
-    """What it writes or predicts for every unit."""
+    """Its output or prediction for every unit."""
     run: Run | None = None
-    """With the search of this comparison; None for outputs that came from a file."""
+    """The run, with the search of this comparison; None for outputs from a file."""
     parameters: int | None = None
     speed: Mapping[str, float | None] = field(default_factory=dict)
-    """Seconds that it took here, without loading the model, and units a second."""
+    """Seconds it took here, without loading the model, and units per second."""
     tally: Tally | None = None
-    """Its search errors and model errors, where it searches."""
+    """Its search errors and model errors, if it searches."""
     alignments: Mapping[int, HeatMap] = field(default_factory=dict)
     """Attention over the source, for the sentences that are shown; none for a model without
     attention."""
@@ -77,22 +76,23 @@ class System:
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Systems measured: all that differs between systems that write texts and others."""
+    """The measured systems, with everything that differs between systems that write texts and
+    others."""
 
     unit: Unit
     systems: Sequence[System]
     scores: Mapping[str, Mapping[str, float]]
-    """By the system's name, then by metric."""
+    """Scores by the system's name, then by metric."""
     tables: Mapping[str, TableRows]
     """The significance tests, and tables that only this kind of system has."""
     facts: Mapping[str, Any]
-    """What else JSON says beside the tables."""
+    """Other fields of the JSON, beside the tables."""
     note: str | None
-    """What a reader must know of the scores."""
+    """A remark that readers of the scores need."""
 
     @property
     def count(self) -> int:
-        """Of units."""
+        """The number of units."""
         return len(self.systems[0].outputs)
 
     @property
@@ -101,8 +101,8 @@ class Measurements:
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
-    """The folder's name for each run, its path where two folders are named alike, a number where
-    paths are equal."""
+    """The folder's name for each run; its path if two folders have the same name; a number if paths
+    are equal."""
     names = [run.folder.resolve().name for run in runs]
     for longer in (
         [str(run.folder) for run in runs],
@@ -141,8 +141,8 @@ def groups_of(recipes: Mapping[str, AnyRecipe | None]) -> dict[str, list[str]]:
 
 
 def differences(recipes: Mapping[str, AnyRecipe]) -> TableRows:
-    """The config paths on which recipes differ, each with its value in every recipe; None where it
-    has no such path."""
+    """The config paths on which recipes differ, each with its value in every recipe; None if the
+    recipe has no such path."""
     values = {name: leaves(recipe.model_dump(mode="json")) for name, recipe in recipes.items()}
     every = dict.fromkeys(path for own in values.values() for path in own)
     sections = list(dict.fromkeys(path.partition(".")[0] for path in every))
@@ -154,8 +154,8 @@ def differences(recipes: Mapping[str, AnyRecipe]) -> TableRows:
 
 
 def check_same(runs: Mapping[str, Run], units: Sequence[Mapping[str, object]]) -> None:
-    """Refuse runs that would be measured on something else than the first; `units` of each run has
-    keys of SAME."""
+    """Refuse runs that would be measured on other units than the first; `units` of each run has
+    keys of SHARED_FIELDS."""
     first = next(iter(runs.values()))
     for run, own in zip(runs.values(), units, strict=False):
         for name, value in units[0].items():

@@ -36,21 +36,21 @@ from regard.views.report import (
 )
 
 SHADES = " ·░▒▓█"
-"""From the lower end of the scale of a heat map to the upper one."""
+"""Shades of a heat map, from the lower end of its scale to the upper one."""
 BAR_BLOCKS = "█▒░▓"
-"""What the bars of each series are made of."""
+"""The block of which the bars of each series are made."""
 FIRST_COLUMN_WIDTHS = (None, 24, 12)
-"""Widths of the first column that are tried before a column is left out: as wide as its cells, then
+"""Widths of the first column to try before leaving out another column: as wide as its cells, then
 folded."""
 UNLIMITED_WIDTH = 10_000
-"""Width of a file or a pipe."""
+"""The width of a file or a pipe."""
 MAX_CELL_WIDTH = 300
-"""Columns of a cell's text; a page has all of it."""
+"""Longer texts of cells are cut; a page has all of them."""
 
 
 def print_report(report: Report, console: Console | None = None) -> None:
-    """Print a report: of each section as many parts as the terminal is to have, then what follows
-    from them.
+    """Print a report: the parts of each section that are meant for the terminal, then the
+    conclusions.
 
     The console is as wide as the terminal, or as COLUMNS says; a file or a pipe has no edge.
     """
@@ -72,7 +72,7 @@ def print_report(report: Report, console: Console | None = None) -> None:
 
 
 def as_text(report: Report, width: int = 100) -> str:
-    """What `print_report` prints on a terminal of this width, without colours."""
+    """The report as `print_report` prints it on a terminal of this width, without colours."""
     stream = io.StringIO()
     console = Console(
         file=stream,
@@ -91,7 +91,7 @@ def _print(console: Console, text: str, style: str = "") -> None:
 
 
 def _show(part: Part, console: Console) -> None:
-    """Curves are not drawn: a table with their values stands beside them."""
+    """Print one part. Curves are not drawn: a table beside them has their values."""
     match part:
         case Text():
             _print(console, "\n".join(part.paragraphs))
@@ -120,7 +120,7 @@ def _show(part: Part, console: Console) -> None:
 
 
 def _show_table(table: Table, console: Console) -> None:
-    """As many columns as there is room for; those that are left out are named, and no number is
+    """Print as many columns as there is room for. Columns left out are named, and no number is
     cut."""
     last = len(table.columns)
     removable = [column for column in range(1, last) if table.numeric[column]]
@@ -168,7 +168,7 @@ def _rich_table(table: Table, kept: Sequence[int], width: int | None) -> RichTab
 
 
 def _rich_tree(tree: Tree) -> RichTree:
-    """What was left is dim, what won is bold."""
+    """The tree for rich; the winning path is bold, abandoned branches are dim."""
     drawn: dict[int | None, RichTree] = {None: RichTree(RichText(tree.title or "·"))}
     styles = {"good": "bold", "muted": "dim"}
     for place, branch in enumerate(tree.branches):
@@ -185,8 +185,8 @@ def _rich_tree(tree: Tree) -> RichTree:
 
 
 def _bars(bars: Bars, width: int) -> Iterator[str]:
-    """A line for each category, with its value where there is one series, else below a line that
-    names the series. Values below 0 are drawn with another block."""
+    """One line per category, with its value if there is one series; several series are named in a
+    line above. Negative values are drawn with another block."""
     names = [shorten(one_line(category), width // 3) for category in bars.categories]
     margin = max(map(cell_len, names))
     unit = bars.longest / max(1, width - margin - 10)
@@ -206,10 +206,10 @@ def _bars(bars: Bars, width: int) -> Iterator[str]:
 
 
 def heat_map_lines(heat_map: HeatMap, width: int) -> list[str]:
-    """The map in blocks, at most `width` columns wide; what is too wide goes on in further panels.
+    """The map in blocks, at most `width` columns wide; a wider one is split into panels.
 
     The labels of columns run downwards. A cell is two columns wide, which makes it about square;
-    three where labels have Hangul syllables, which are two wide: side by side they would be read
+    three if labels have Hangul syllables, which are two wide: side by side they would be read
     across.
     """
     longest = max(cell_len(row) for row in heat_map.rows)

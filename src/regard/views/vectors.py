@@ -35,7 +35,7 @@ class Features:
     skipped: tuple[Problem, ...] = ()  # why each text that was skipped cannot be read
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a .npz file of them holds."""
+        """The arrays of a .npz file."""
         arrays: dict[str, NDArray[Any]] = {"vectors": self.vectors, "inputs": np.array(self.inputs)}
         if self.offsets:
             arrays |= {
@@ -147,8 +147,7 @@ def _check_chosen(model: Contextual, framing: Framing, layer: int, pooling: Pool
 def _notes(
     task: Task, inputs: Sequence[FileInput], encoded: Sequence[Sequence[int]], framing: Framing
 ) -> tuple[Note, ...]:
-    """Which texts are cut, and which have nothing that is known; then what the task says of the
-    others."""
+    """Notes on texts that are cut or have no known token, then the task's notes on the others."""
     notes = list[Note]()
     others = list[int]()
     for number, ((text, place, *_), ids) in enumerate(zip(inputs, encoded, strict=True)):
@@ -171,7 +170,7 @@ def _notes(
 def _states(
     model: Contextual, rows: Sequence[list[int]], pad: int, layer: int, pooling: Pooling | None
 ) -> list[NDArray[np.float32]]:
-    """Of each row the vectors of its tokens and of padding after them, or with `pooling` one
+    """Per row, the vectors of its tokens followed by those of padding, or with `pooling` one
     vector."""
     states = dict[int, NDArray[np.float32]]()
     for numbers in tasks.by_length([len(row) for row in rows], tasks.read_tokens(model)):

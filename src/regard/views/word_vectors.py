@@ -33,9 +33,9 @@ from regard.views.vectors import Features, text_vectors
 
 TokenSpans = Sequence[tuple[list[int], list[Span]]]
 MAX_NEIGHBOURS = 5
-"""Neighbours that are listed."""
+"""Number of neighbours listed."""
 MAX_PAIRED_OCCURRENCES = 4
-"""Most occurrences of which each pair has a column and a line."""
+"""With more occurrences, pairs are summarised by mean and extremes."""
 STATIC = "static"
 
 
@@ -50,20 +50,20 @@ class WordOccurrence(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WordVectors(Result):
-    """What a model makes of one word in several sentences."""
+    """The vectors of one word in several sentences, compared."""
 
     word: str
     texts: Sequence[str]
     occurrences: Sequence[WordOccurrence]
     cosines: dict[str, NDArray[np.float64]]
-    """Static, then each layer -> [occurrences, occurrences]."""
+    """`static`, then each layer -> cosines [occurrences, occurrences]."""
     layer: str
-    """The layer of the neighbours."""
+    """The layer in which neighbours are looked for."""
     neighbours: dict[str, list[list[dict[str, Any]]]]
-    """Static, and in that layer: of each occurrence the nearest words, each with `word`, `sentence`
-    and `cosine`."""
+    """`static`, and that layer -> the nearest words of each occurrence, each with `word`,
+    `sentence` and `cosine`."""
     notes: Sequence[Note] = ()
-    """What a user should know about the texts that have the word."""
+    """Notes for the user on the texts that have the word."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -145,7 +145,7 @@ def word_vectors(
     word: str,
     layer: int,
 ) -> WordVectors:
-    """Compare a word that stands in every input; words of `more` texts can be neighbours, too."""
+    """Compare a word that occurs in every input; words of `more` texts can be neighbours too."""
     tokenizer = task.tokenizers[task.vocabularies[0]]
     word = word.strip()
     if not word:
@@ -210,8 +210,8 @@ def word_vectors(
 def _occurrences(
     spans: TokenSpans, read: Features, texts: Sequence[str], pattern: str
 ) -> Iterator[WordOccurrence]:
-    """The words that match, as far as the model reads the texts; the tokens are those of the first
-    group."""
+    """The matching words, as far as the model reads the texts; their tokens are those of the
+    pattern's first group."""
     for row, (text, (_, places)) in enumerate(zip(texts, spans, strict=True)):
         for match in re.finditer(pattern, text, re.IGNORECASE):
             first, last = match.span(1)
@@ -228,7 +228,7 @@ def _size(read: Features, row: int) -> int:
 def _cosines(
     vectors: NDArray[np.float32], words: Sequence[WordOccurrence], others: Sequence[WordOccurrence]
 ) -> NDArray[np.float64]:
-    """Between words, each the mean of its tokens."""
+    """Cosines between words, each the mean of its tokens."""
     a, b = (np.stack([vectors[word.rows].mean(0) for word in some]) for some in (words, others))
     a, b = (
         rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (a, b)
@@ -241,7 +241,7 @@ def _nearest(
     occurrences: Sequence[WordOccurrence],
     pool: Sequence[WordOccurrence],
 ) -> list[list[dict[str, Any]]]:
-    """Of each occurrence the nearest words, each once, and not itself."""
+    """The nearest words of each occurrence, each word once, without the occurrence itself."""
     rows = []
     for occurrence, values in zip(occurrences, cosines, strict=True):
         nearest: dict[str, dict[str, Any]] = {}

@@ -29,7 +29,7 @@ from regard.views.report import Cell, Part, Report, Result, Section, Table, Text
 Forward = Callable[[], Tensor]
 """Runs the model."""
 ChangedScores = Sequence[float | None] | None
-"""The scores as a reader has changed them: None hides a key."""
+"""Scores changed by the reader; None hides a key."""
 SCORE_EQUATIONS: dict[type[nn.Module], tuple[str, str, str]] = {
     scores.AdditiveAttention: ("W_a {0}", "U_a {1}", "v_a . tanh(W_a {0} + U_a {1})"),
     scores.ConcatAttention: (
@@ -45,12 +45,13 @@ SCORE_EQUATIONS: dict[type[nn.Module], tuple[str, str, str]] = {
     scores.DotAttention: ("{0}", "{1}", "{0} . {1}"),
     scores.GeneralAttention: ("{0}", "W_a {1}", "{0} . W_a {1}"),
 }
-"""What each score makes of the decoder's state, {0}, and of an encoder's, {1}; and the score."""
+"""For each kind of score: the projections of the decoder's state {0} and of an encoder's {1}, and
+the score."""
 
 
 class Notation(NamedTuple):
-    """What a paper calls the decoder's state, an encoder's, the score; its softmax and its
-    context."""
+    """A paper's letters for the decoder's state, an encoder's state and the score, and its
+    equations of softmax and context."""
 
     state: str
     encoded: str
@@ -82,51 +83,51 @@ NOTATIONS = {
         "c_t = sum_i alpha_ti a_i",
     ),
 }
-"""Bahdanau's, Luong's and Xu's, by the module of their models that reads the context."""
+"""The notations of Bahdanau, Luong and Xu, by the module of their models that reads the context."""
 CONTEXT_READERS = (*NOTATIONS, "L_h")
 SUBLAYERS_AROUND = {
     "self_attention": ("around_self", "around_attention"),
     "cross_attention": ("around_cross",),
 }
-"""The sublayers of a Transformer that an attention may be in: those of a decoder's block, then of
-an encoder's."""
+"""Attribute of the attention in a Transformer's block -> attributes of the sublayer around it, in a
+decoder's block and in an encoder's."""
 MAX_SHOWN_NUMBERS = 4
-"""Numbers of a vector that are printed."""
+"""Number of a vector's entries that are printed."""
 MAX_SHOWN_KEYS = 16
-"""Keys that are printed: those with the largest weights, in their order."""
+"""Number of keys that are printed: those with the largest weights, in their order."""
 
 
 @dataclass(frozen=True, repr=False)
 class WorkedAttention(Result):
-    """An attention at one query: query, keys -> scores -> weights -> context -> what the model does
-    with it.
+    """An attention at one query: query, keys -> scores -> weights -> context -> the states computed
+    from it.
 
     Vectors are listed under their equations or names.
     """
 
     query: Mapping[str, Tensor]
-    """The state that looks, and what is made of it before it meets the keys."""
+    """The state that looks, and the projections of it that are compared with the keys."""
     keys: Sequence[str]
     vectors: Mapping[str, Tensor]
-    """What is computed from each key, [K, D]; the values last."""
+    """The vectors computed from each key, [K, D]; the values last."""
     score: str
     scores_K: Tensor
     """-inf where the query may not look."""
     weights_K: Tensor
     after: Mapping[str, Tensor]
-    """What is done with the context."""
+    """The states computed from the context."""
     softmax: str = "alpha_j = exp(e_j) / sum_k exp(e_k)"
     context: str = "c = sum_j alpha_j v_j"
     title: str = ""
     step: PredictedToken | None = None
-    """The token that is being written; None where the source attends to itself."""
+    """The token that is being written; None if the source attends to itself."""
     scale: float = 1.0
-    """What the products of query and keys are multiplied by."""
+    """The factor of the products of query and keys."""
     functions: Sequence[Any] = ()
     outcome: Sequence[PredictedToken] = ()
-    """What the model then predicts."""
+    """The resulting predictions of the model."""
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    """View, layer, head and step, and what else there is to choose from."""
+    """View, layer, head and step, with their alternatives."""
 
     @property
     def context_D(self) -> Tensor:
@@ -134,7 +135,7 @@ class WorkedAttention(Result):
         return self.weights_K @ values_KD
 
     def to_json(self) -> dict[str, Any]:
-        """All the numbers; a score of null belongs to a key that is hidden."""
+        """All the numbers; the score of a hidden key is null."""
         return {
             "title": self.title,
             "query": {equation: value_D.tolist() for equation, value_D in self.query.items()},
@@ -147,8 +148,8 @@ class WorkedAttention(Result):
         }
 
     def details(self) -> dict[str, Any]:
-        """Beside the numbers: what was chosen, the equations, the code, and what the model
-        predicts."""
+        """The rest beside the numbers: the choices, the equations, the code, and the model's
+        predictions."""
         return {
             **self.chosen,
             "equations": {name: getattr(self, name) for name in ("score", "softmax", "context")},
@@ -190,7 +191,7 @@ class WorkedAttention(Result):
         return Report(self.title, numbered, opening=self.title)
 
     def _table(self) -> Table:
-        """A row for each key, and a note on those that are left out."""
+        """One row per key, and a note on the keys left out."""
         *others, value = self.vectors
         score, weight = (equation.partition(" = ")[0] for equation in (self.score, self.softmax))
         kept = sorted(self.weights_K.topk(min(MAX_SHOWN_KEYS, len(self.keys))).indices.tolist())
@@ -208,7 +209,7 @@ class WorkedAttention(Result):
 
 
 def source_of(function: Any) -> dict[str, str]:
-    """Its name, the module that it is in, and its text."""
+    """The name, module and source text of a function."""
     plain = getattr(function, "fget", function)  # of a property
     return {
         "name": plain.__qualname__,
@@ -218,7 +219,7 @@ def source_of(function: Any) -> dict[str, str]:
 
 
 def replaced(module: nn.Module, head: int, step: int, weights_K: Tensor) -> Change:
-    """The weights of one head at one query shall be these."""
+    """A change that replaces the weights of one head at one query."""
 
     def change(owner: nn.Module, weights_BHQK: Tensor, before: int) -> Tensor:
         if owner is module and 0 <= step - before < weights_BHQK.shape[2]:
@@ -230,7 +231,7 @@ def replaced(module: nn.Module, head: int, step: int, weights_K: Tensor) -> Chan
 
 
 def given_scores(scores_K: Tensor, given: ChangedScores) -> Tensor:
-    """The scores that are given, if any. A key that was hidden stays so."""
+    """The scores that the reader gave, if any. A key that was hidden stays hidden."""
     if given is None:
         return scores_K
     if len(given) != len(scores_K):
@@ -260,7 +261,8 @@ def work_out(
     """Compute one of the attentions of `layers` again at a head and a query, both from 0; `forward`
     runs the model.
 
-    What follows from the scores follows from those `given`, if any."""
+    With `given` scores, everything after the scores is computed from those.
+    """
     scored = isinstance(model.get_submodule(attention.name), scores.ScoredAttention)
     work = _scored if scored else _dot_product
     worked = work(model, forward, attention, head, step, given)
@@ -288,14 +290,15 @@ def _scored(
     step: int,
     given: ChangedScores,
 ) -> WorkedAttention:
-    """A score of a recurrent decoder, and what the decoder computes from the context."""
+    """Work out the attention of a recurrent decoder, and what the decoder computes from the
+    context."""
     module = model.get_submodule(attention.name)
     assert isinstance(module, scores.ScoredAttention)
     with recording(), module_calls(model, [attention.name, *CONTEXT_READERS]) as calls:
         forward()
 
     def at_step(outputs: Iterable[Tensor]) -> Tensor:
-        """Of what one call returned for all steps, or one call for each step."""
+        """The output at the step, whether one call returned all steps or each step had its own."""
         return torch.cat([output.reshape(-1, output.shape[-1]) for output in outputs])[step]
 
     own = calls[attention.name]
@@ -381,8 +384,8 @@ def _dot_product(
     step: int,
     given: ChangedScores,
 ) -> WorkedAttention:
-    """An attention with queries, keys and values, and the residual connection and norm around
-    it."""
+    """Work out an attention with queries, keys and values, and the residual connection and norm
+    around it."""
     name = attention.name
     parent, _, own = attention.name.rpartition(".")
     block: Any = model.get_submodule(parent)
@@ -468,9 +471,9 @@ def work_out_hop(
     hop: int,
     given: ChangedScores,
 ) -> WorkedAttention:
-    """A hop, from 1, over the sentences of a story.
+    """Work out a hop, from 1, over the sentences of a story.
 
-    The model keeps nothing of its equations (models/memory_network.py), so they are computed again.
+    The model keeps no intermediate values (models/memory_network.py), so they are computed again.
     """
     config = model.config
     winner = model.winner
@@ -480,7 +483,7 @@ def work_out_hop(
     empty = config.sentences - len(sentences)
 
     def memories(letter: str, number: int) -> Tensor:
-        """m or c of each sentence, and a zero where some memories are empty."""
+        """m or c of each sentence, and a zero vector if some memories are empty."""
         m_1SID = model.memory(words_SL, rows_1S, times_1S, model.table_of(letter, number))
         return F.pad(m_1SID[0, times_1S[0] > 0, winner], (0, 0, 0, int(empty > 0)))
 
@@ -522,7 +525,7 @@ def work_out_mix(
     given: ChangedScores,
     learned: bool,
 ) -> WorkedAttention:
-    """The mix of a token's layers; that of a task is `learned`, else it is even."""
+    """Work out the mix of a token's layers, `learned` by a task or even."""
     layers = [
         layer_BLD[0, step] for layer_BLD in (model.base if learned else model).layers_of(batch)
     ]
@@ -549,7 +552,7 @@ def work_out_mix(
 
 @contextmanager
 def mixed(mix: LayerMix, weights_N: Tensor) -> Iterator[None]:
-    """The layers of every token are mixed with these weights."""
+    """Within this context, mix the layers of every token with these weights."""
     hook = mix.register_forward_hook(
         lambda _, inputs, __: (
             mix.gamma * torch.einsum("n,n...->...", weights_N, torch.stack([*inputs[0]]))

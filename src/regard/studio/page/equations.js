@@ -1,4 +1,4 @@
-// The equations of an attention, as the server computes them (views/attention.py). A score of null belongs to a hidden key.
+// The equations of an attention, as the server computes them (views/worked_attention.py). A score of null belongs to a hidden key.
 
 export function softmax(scores) {
   const seen = scores.filter(score => score !== null), most = Math.max(...seen);
