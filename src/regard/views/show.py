@@ -109,7 +109,7 @@ def positions(length: int = 50, width: int = 128) -> EquationView:
 
 
 def masks(source: int = 5, target: int = 6, padding: int = 2) -> EquationView:
-    """Who may look at whom: the masks for padding, look-ahead, and both at once."""
+    """Who may look at whom: padding, look-ahead, and both at once."""
     cpu = torch.device("cpu")
     read = source + padding
     own = target + padding
