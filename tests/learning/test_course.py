@@ -21,7 +21,7 @@ from jinja2 import meta
 
 from command_line import fail, succeed
 from regard.course import LANGUAGES, chapters, find_chapter
-from regard.course.lab import PLACED, QUICK, Lab, Lesson, template_environment
+from regard.course.lab import FIGURE_PLACE, QUICK_NOTICE, Lab, Lesson, template_environment
 from regard.course.seq2seq import word_by_word
 from regard.views.page import page
 from regard.views.report import Cell
@@ -191,7 +191,7 @@ def used(text: str) -> tuple[list[str], set[str], int]:
     """The figures, the numbers and the folded questions of a text."""
     numbers = meta.find_undeclared_variables(template_environment().parse(text))
     return (
-        [name for _, name in PLACED.findall(text)],
+        [name for _, name in FIGURE_PLACE.findall(text)],
         numbers,
         len(re.findall("^### ", text, re.MULTILINE)),
     )
@@ -267,14 +267,16 @@ def test_a_notebook_has_the_figures_and_texts_of_its_chapter(
     name: str, opened: Callable[[str], Opened]
 ) -> None:
     lesson, titles, texts = opened(name)
-    captions = [caption for caption, figure in PLACED.findall(lesson.text) if ":" not in figure]
+    captions = [
+        caption for caption, figure in FIGURE_PLACE.findall(lesson.text) if ":" not in figure
+    ]
     assert [
         found for found, caption in zip(titles, captions, strict=True) if caption not in ("", found)
     ] == []
     assert texts.count("<details>") == len(
         re.findall(r"^### |^!\[.*\]\(code:", lesson.text, re.MULTILINE)
     )
-    assert QUICK["ko"] in texts
+    assert QUICK_NOTICE["ko"] in texts
 
 
 def labels(value: object) -> set[str]:

@@ -61,7 +61,7 @@ def chapters(language: str | None = None) -> list[Chapter]:
 
 
 def find_chapter(wanted: str, language: str | None = None) -> Chapter:
-    """The chapter of a number or a name."""
+    """The chapter with this number or name."""
     every = chapters(language)
     for chapter in every:
         if wanted in (str(chapter.number), chapter.name):

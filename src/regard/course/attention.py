@@ -1,5 +1,5 @@
-"""Chapter 2: the looks of Bahdanau and Luong in numbers, their scores compared, and alignments of
-word order."""
+"""Chapter 2: the attentions of Bahdanau and Luong in numbers, their scores compared, and alignments
+of word order."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ import yaml
 from torch import Tensor
 
 from regard.api import Run, evaluate, explain
-from regard.course.lab import BAHDANAU, LARGER, Found, Lab, flat, phrases_recipe, reverse_recipe
+from regard.course.lab import (
+    BAHDANAU_MODEL,
+    SENTENCE_SIZES,
+    Findings,
+    Lab,
+    flat,
+    phrases_recipe,
+    reverse_recipe,
+)
 from regard.data.corpora import generate
 from regard.layers import scores
 from regard.recipes.shipped import shipped_text
 from regard.views.explanation import ViewOptions
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
-LUONG = {
+LUONG_MODEL = {
     "kind": "luong",
     "cell": "gru",
     "embedding": 32,
@@ -30,38 +38,37 @@ LUONG = {
     "attention": 64,
     "input_feeding": False,
 }
-SCORES: dict[str, dict[str, Any]] = {
-    "additive": BAHDANAU,
-    "concat": BAHDANAU | {"score": "concat"},
-    "fully connected": BAHDANAU | {"score": "fully_connected"},
-    "dot": LUONG | {"score": "dot"},
-    "general": LUONG | {"score": "general"},
+MODELS_BY_SCORE: dict[str, dict[str, Any]] = {
+    "additive": BAHDANAU_MODEL,
+    "concat": BAHDANAU_MODEL | {"score": "concat"},
+    "fully connected": BAHDANAU_MODEL | {"score": "fully_connected"},
+    "dot": LUONG_MODEL | {"score": "dot"},
+    "general": LUONG_MODEL | {"score": "general"},
 }
-"""The model of each score: the first three as Bahdanau's decoder uses them, the others as
-Luong's."""
-ENCODERS = {"left to right": False, "both ways": True}
+"""The model for each score: Bahdanau's decoder for the first three, Luong's for the others."""
+BIDIRECTIONAL_BY_NAME = {"left to right": False, "both ways": True}
 """How the encoder reads, and whether it is bidirectional."""
-LAYERS: dict[str, Callable[[int], scores.ScoredAttention]] = {
+ATTENTION_LAYERS: dict[str, Callable[[int], scores.ScoredAttention]] = {
     "additive": lambda width: scores.AdditiveAttention(width, width, width),
     "concat": lambda width: scores.ConcatAttention(width, width, width),
     "fully connected": lambda width: scores.FullyConnectedAttention(width, width, width),
     "dot": lambda width: scores.DotAttention(),
     "general": lambda width: scores.GeneralAttention(width, width),
 }
-WIDTHS = (64, 128, 256, 512)
-LETTERS = "a b c d e f g h"
-PAIRS = {
+TIMED_WIDTHS = (64, 128, 256, 512)
+MIRRORED_LETTERS = "a b c d e f g h"
+EXAMPLE_PAIRS = {
     "ko": ("Minsu raises this horse in the kitchen.", "민수는 부엌에서 이 말을 길러요."),
     "fr": ("The clocks are so red.", "Les horloges sont tellement rouges."),
 }
 
 
-def experiment(lab: Lab) -> Found:
-    return _greetings(lab) | _scores(lab) | _speed(lab) | _orders(lab)
+def experiment(lab: Lab) -> Findings:
+    return _greetings(lab) | _score_comparison(lab) | _decoder_speed(lab) | _word_orders(lab)
 
 
-def _greetings(lab: Lab) -> Found:
-    """The two recipes that ship, and one step of each kind of attention in numbers."""
+def _greetings(lab: Lab) -> Findings:
+    """Run the two recipes that ship, and show one step of each kind of attention in numbers."""
     english, french = (
         yaml.safe_load(shipped_text(name)) for name in ("how-are-you", "je-suis-etudiant")
     )
@@ -69,7 +76,7 @@ def _greetings(lab: Lab) -> Found:
     looked = explain(runs[0], "How are you?")
     student = explain(runs[1], "je suis étudiant")
     unseen = [float(evaluate(run)["exact_match"]) for run in runs]
-    luong = english | {"model": LUONG | {"score": "dot", "dropout": 0.0}}
+    luong = english | {"model": LUONG_MODEL | {"score": "dot", "dropout": 0.0}}
     dotted = explain(lab.train("how-are-you-luong", luong), "How are you?")
     first = looked.worked()
     e_K = first.scores_K.double()
@@ -88,15 +95,17 @@ def _greetings(lab: Lab) -> Found:
     }
 
 
-def _scores(lab: Lab) -> Found:
+def _score_comparison(lab: Lab) -> Findings:
     """Each score learns to reverse, with the same encoders; the right alignment is known, so the
     share of attention on it can be measured. Dot needs states of equal width, so its encoder reads
     in one direction."""
     rows = []
     maps = []
-    numbers = Found()
+    numbers = Findings()
     pairs = list(generate("reverse", lab.few(40), 7, "test"))
-    for (encoder, both), (name, model) in product(ENCODERS.items(), SCORES.items()):
+    for (encoder, both), (name, model) in product(
+        BIDIRECTIONAL_BY_NAME.items(), MODELS_BY_SCORE.items()
+    ):
         if both and name == "dot":
             continue
         key = f"{name}-{encoder}".replace(" ", "-")
@@ -104,14 +113,14 @@ def _scores(lab: Lab) -> Found:
             f"reverse-{key}", reverse_recipe(model | {"bidirectional": both}, 300, 8e-3)
         )
         exact = float(evaluate(run)["exact_match"])
-        [heat_map] = explain(run, LETTERS, target=LETTERS[::-1]).heat_maps()
+        [heat_map] = explain(run, MIRRORED_LETTERS, target=MIRRORED_LETTERS[::-1]).heat_maps()
         maps.append(
             HeatMap(heat_map.rows, heat_map.columns, heat_map.values, name, (encoder, name))
         )
         right, after = np.mean([_on_the_mirror(run, *pair) for pair in pairs], axis=0).tolist()
         decoder = "Bahdanau" if model["kind"] == "bahdanau" else "Luong"
         rows.append([encoder, name, decoder, exact, right, after])
-    for encoder in ENCODERS:
+    for encoder in BIDIRECTIONAL_BY_NAME:
         exacts, rights, afters = zip(*(row[3:] for row in rows if row[0] == encoder), strict=True)
         own = {
             "exact": min(exacts),
@@ -134,7 +143,7 @@ def _scores(lab: Lab) -> Found:
 
 
 def _on_the_mirror(run: Run, source: str, target: str) -> tuple[float, float]:
-    """How much attention is on the letter to be written, and on the position after it, as the
+    """The share of attention on the letter to be written, and on the position after it, as the
     reference is written."""
     weights = explain(run, source, target=target).weights
     last = len(source.split()) - 1
@@ -144,34 +153,34 @@ def _on_the_mirror(run: Run, source: str, target: str) -> tuple[float, float]:
     return float(np.mean(right)), float(np.mean(after))
 
 
-def _speed(lab: Lab) -> Found:
-    """CPU time of one decoder step over 30 source words for 32 sentences, keys prepared once, as
-    ratios to dot."""
+def _decoder_speed(lab: Lab) -> Findings:
+    """Measure the CPU time of one decoder step over 30 source words for 32 sentences, keys prepared
+    once, as ratios to dot."""
     batch = 32
     words = 30
     steps = 100
     repeats = 3 if lab.quick else 7
     torch.manual_seed(0)
-    ratios: dict[str, list[float]] = {name: [] for name in LAYERS}
+    ratios: dict[str, list[float]] = {name: [] for name in ATTENTION_LAYERS}
     with torch.inference_mode():
-        for width in WIDTHS[:2] if lab.quick else WIDTHS:
+        for width in TIMED_WIDTHS[:2] if lab.quick else TIMED_WIDTHS:
             h_BSD = torch.randn(batch, words, width)
             s_B1D = torch.randn(batch, 1, width)
             lengths_B = torch.full((batch,), words)
-            seconds = {name: [] for name in LAYERS}  # type: dict[str, list[float]]
-            attends = {name: layer(width) for name, layer in LAYERS.items()}
+            seconds = {name: [] for name in ATTENTION_LAYERS}  # type: dict[str, list[float]]
+            attends = {name: layer(width) for name, layer in ATTENTION_LAYERS.items()}
             looks = {
                 name: layer.attend_to(layer.memory(h_BSD, lengths_B))
                 for name, layer in attends.items()
             }
             for _ in range(repeats):  # in turn, so that a busy machine disturbs all alike
                 for name, look in looks.items():
-                    seconds[name].append(_timed(look, s_B1D, steps))
+                    seconds[name].append(_cpu_seconds(look, s_B1D, steps))
             for name, taken in seconds.items():
                 ratios[name].append(
                     min(taken) / min(seconds["dot"])
                 )  # the least is what no other program disturbed
-    widths = WIDTHS[: len(ratios["dot"])]
+    widths = TIMED_WIDTHS[: len(ratios["dot"])]
     x = [math.log2(width) for width in widths]
     ticks = [(math.log2(width), str(width)) for width in widths]
     curves = Curves(
@@ -192,8 +201,8 @@ def _speed(lab: Lab) -> Found:
     }
 
 
-def _timed(look: Callable[[Tensor], Tensor], s_B1D: Tensor, steps: int) -> float:
-    """CPU seconds: other programs on the machine hardly change them."""
+def _cpu_seconds(look: Callable[[Tensor], Tensor], s_B1D: Tensor, steps: int) -> float:
+    """CPU seconds, which other programs on the machine hardly change."""
     look(s_B1D)
     started = time.process_time()
     for _ in range(steps):
@@ -201,13 +210,14 @@ def _timed(look: Callable[[Tensor], Tensor], s_B1D: Tensor, steps: int) -> float
     return time.process_time() - started
 
 
-def _orders(lab: Lab) -> Found:
-    """English to Korean, where the verb goes to the end, and to French, where the order stays."""
+def _word_orders(lab: Lab) -> Findings:
+    """Translate English to Korean, where the verb moves to the end, and to French, where the order
+    stays."""
     rows = []
-    found = Found()
-    for language, example in PAIRS.items():
+    found = Findings()
+    for language, example in EXAMPLE_PAIRS.items():
         corpus = f"phrases-en-{language}"
-        run = lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER))
+        run = lab.train(corpus, phrases_recipe(language, BAHDANAU_MODEL | SENTENCE_SIZES))
         looked = explain(run, example[0], target=example[1]).select(ViewOptions(words=True))
         [drawn] = looked.heat_maps()
         pairs = list(generate(corpus, lab.few(60), 1, "test", range(3, 8)))

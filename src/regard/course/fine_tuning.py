@@ -11,27 +11,27 @@ from numpy.typing import NDArray
 
 from regard.api import Run, evaluate, explain, load, predict
 from regard.config import Tree
-from regard.course.lab import LANGUAGE_MODELS, Found, Lab, built_in
+from regard.course.lab import LANGUAGE_MODELS, Findings, Lab, built_in
 from regard.data.corpora import as_object, generate
 from regard.tasks.regression import spearman
 from regard.views.labels import metric_title
 from regard.views.report import Bars, Curves, Series, Table
 
-SENTENCE = "In the end the photography was never tedious, even if the music was dull."
-CNN: Tree = {"kind": "cnn", "preset": "tiny"}
+WEIGHED_SENTENCE = "In the end the photography was never tedious, even if the music was dull."
+CNN_MODEL: Tree = {"kind": "cnn", "preset": "tiny"}
 
 
-def experiment(lab: Lab) -> Found:
-    """One BERT of chapter 8, fine-tuned four times; then the words of a sentence weighed in two
-    ways; then order."""
+def experiment(lab: Lab) -> Findings:
+    """Fine-tune one BERT of chapter 8 four times, then weigh the words of a sentence in two ways,
+    then test word order."""
     bert = lab.pretrained(["bert"])["bert"]
     tasks, single = _tasks(lab, bert)
-    return tasks | _explained(lab, single) | _order(lab)
+    return tasks | _explained(lab, single) | _event_order(lab)
 
 
-def _tasks(lab: Lab, bert: Run) -> tuple[Found, Run]:
-    """Each task from the pre-trained run and from scratch, with one line of its file; the run of
-    single texts."""
+def _tasks(lab: Lab, bert: Run) -> tuple[Findings, Run]:
+    """Train each task from the pre-trained run and from scratch, and show one line of its file;
+    returns the run for single texts too."""
     text, question, answer = next(generate("portraits-en", 1, 1, "train"))
     pair = {"question": question, "text": text, "answered": "yes" if answer else "no"}
     settings: dict[str, tuple[str, Tree, str, object, str]] = {
@@ -44,7 +44,7 @@ def _tasks(lab: Lab, bert: Run) -> tuple[Found, Run]:
         ),
         "pair of texts": (
             "classification",
-            _pairs(lab, 3000),
+            _question_files(lab, 3000),
             "accuracy",
             pair,
             "{file: own.jsonl, first: question, second: text, label: answered}",
@@ -60,7 +60,7 @@ def _tasks(lab: Lab, bert: Run) -> tuple[Found, Run]:
     }
     rows = []
     files = []
-    numbers = Found()
+    numbers = Findings()
     runs = dict[str, Run]()
     for name, (task, data, metric, line, corpus) in settings.items():
         word = name.split()[0]
@@ -81,8 +81,8 @@ def _tasks(lab: Lab, bert: Run) -> tuple[Found, Run]:
     return numbers | tables, runs["single text"]
 
 
-def _pairs(lab: Lab, size: int) -> Tree:
-    """Questions and texts, and whether the text has the answer, as files like a reader's own."""
+def _question_files(lab: Lab, size: int) -> Tree:
+    """Write files of questions, texts and whether the text has the answer, like those of a user."""
     files = {}
     for part, count in (("train", size), ("validation", 60), ("test", 500)):
         rows = generate("portraits-en", count, 1, cast(Any, part))
@@ -95,8 +95,9 @@ def _line(name: str) -> object:
     return as_object(name, next(generate(name, 1, 1, "train")))
 
 
-def _explained(lab: Lab, run: Run) -> Found:
-    """Attention of [CLS] to each word, and how much the label's probability falls without it."""
+def _explained(lab: Lab, run: Run) -> Findings:
+    """Compare the attention of [CLS] to each word with how much the label's probability falls
+    without the word."""
     loaded = load(run)
     agree = []
     top = []
@@ -106,7 +107,7 @@ def _explained(lab: Lab, run: Run) -> Found:
         top.append(
             float(falls[attended.argmax()] == falls.max())
         )  # several words may be needed alike
-    words, attended, falls = _weights(loaded, SENTENCE)
+    words, attended, falls = _weights(loaded, WEIGHED_SENTENCE)
     rows = [*zip(words, attended.tolist(), falls.tolist(), strict=True)]
     return {
         "explained": Table(
@@ -116,7 +117,7 @@ def _explained(lab: Lab, run: Run) -> Found:
         "fallen": Bars(words, {"fall": falls.tolist()}, "fall of the probability without the word"),
         "correlation": float(np.mean(agree)),
         "same_word": float(np.mean(top)),
-        "sentence": SENTENCE,
+        "sentence": WEIGHED_SENTENCE,
         "most_attended": words[int(attended.argmax())],
         "most_fallen": ", ".join(words[n] for n in np.flatnonzero(falls == falls.max())),
     }
@@ -137,12 +138,12 @@ def _weights(run: Run, text: str) -> tuple[list[str], NDArray[np.float64], NDArr
     return words, np.asarray(shares[1 : 1 + len(words)], dtype=float), falls
 
 
-def _order(lab: Lab) -> Found:
-    """Which of two people acts first, further and further apart, for filters and for attention."""
+def _event_order(lab: Lab) -> Findings:
+    """Ask filters and attention which of two people acts first, further and further apart."""
     data = built_in("order", 6000, test=600)
     models = {
-        "short": CNN,
-        "long": CNN | {"widths": [3, 4, 5, 20]},
+        "short": CNN_MODEL,
+        "long": CNN_MODEL | {"widths": [3, 4, 5, 20]},
         "attention": LANGUAGE_MODELS["bert"],
     }
     names = {
@@ -154,7 +155,7 @@ def _order(lab: Lab) -> Found:
     between = np.array([_between(text) for text, _ in rows])
     series = []
     table = []
-    numbers = Found()
+    numbers = Findings()
     for word, model in models.items():
         run = lab.fine_tune("order", data, {"model": model}, steps=900)
         predictions = predict(run, [text for text, _ in rows])
@@ -177,6 +178,6 @@ def _order(lab: Lab) -> Found:
 
 
 def _between(text: str) -> int:
-    """How many events stand between the two people."""
+    """The number of events between the two people."""
     first, second = sorted(text.index(name) for name in ("Anna", "Ben"))
     return text[first:second].count("then") - 1

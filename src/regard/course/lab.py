@@ -1,5 +1,5 @@
-"""Runs the experiment of a chapter and sets its text: `run` -> `Lesson`, a result as those of other
-verbs."""
+"""Runs the experiment of a chapter and fills its text with the numbers: `run` returns a `Lesson`, a
+result like those of the verbs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from regard.tasks.task import padded
 from regard.views.labels import percent
 from regard.views.report import Cell, Part, Prose, Report, Result, Section, Table
 
-PLACED = re.compile(r"^!\[(.*)\]\((\S+)\)$", re.MULTILINE)
-QUICK = {
+FIGURE_PLACE = re.compile(r"^!\[(.*)\]\((\S+)\)$", re.MULTILINE)
+QUICK_NOTICE = {
     "en": "A quick run: hardly trained, so its numbers mean nothing.",
     "ko": "빠른 실행입니다. 거의 학습하지 않았으므로 숫자에는 의미가 없습니다.",
 }
-NOTEBOOK = {
+NOTEBOOK_INTRODUCTION = {
     "en": "Run all cells. The first cell of code is folded: it has the functions that "
     "`experiment`, below it, calls. "
     "Change either and run the cells again; runs that are trained already are not trained again. "
@@ -48,7 +48,7 @@ NOTEBOOK = {
     "어느 쪽이든 고쳐서 다시 실행해 볼 수 있고, 이미 학습한 모델은 다시 학습하지 않습니다. "
     "글 속의 숫자는 `regard course`를 실행했을 때의 값입니다.",
 }
-LAB = """\
+NOTEBOOK_LAB = """\
 from pathlib import Path
 
 from regard.course import find_chapter
@@ -59,21 +59,21 @@ chapter = find_chapter("{lesson.chapter.name}", "{lesson.language}")
 lesson = Lesson(chapter, "{lesson.language}", lab, experiment(lab))
 lesson.numbers
 """
-WORDS = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WORDS_BLOCK = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 # What several chapters train
 
-BAHDANAU: Tree = {
+BAHDANAU_MODEL: Tree = {
     "kind": "bahdanau",
     "bidirectional": True,
     "embedding": 32,
     "hidden": 64,
     "attention": 64,
 }
-LARGER = {"embedding": 64, "hidden": 128}
-"""For sentences."""
-ONE_VECTOR: Tree = {
+SENTENCE_SIZES = {"embedding": 64, "hidden": 128}
+"""Sizes for models that read sentences."""
+ONE_VECTOR_MODEL: Tree = {
     "kind": "rnn",
     "cell": "gru",
     "embedding": 32,
@@ -81,7 +81,7 @@ ONE_VECTOR: Tree = {
     "context": "every_step",
 }
 """An RNN without attention."""
-TRANSFORMER: Tree = {
+TRANSFORMER_MODEL: Tree = {
     "kind": "transformer",
     "width": 96,
     "heads": 4,
@@ -90,10 +90,10 @@ TRANSFORMER: Tree = {
     "feed_forward": 192,
     "norm": "post",
 }
-"""With the norm of the paper."""
-TEXTS = {"reviews-en": 4000, "names-en": 3000, "portraits-en": 6000, "errands": 1500}
-"""What all models read without labels, and what they are asked about later."""
-BLOCKS = {
+"""A small Transformer with post-norm, as in the paper."""
+PRETRAINING_TEXTS = {"reviews-en": 4000, "names-en": 3000, "portraits-en": 6000, "errands": 1500}
+"""Corpora and their sizes: texts that all models read without labels, and are asked about later."""
+BLOCK_SIZES = {
     "layers": 2,
     "width": 64,
     "heads": 4,
@@ -111,38 +111,44 @@ LANGUAGE_MODELS: dict[str, Tree] = {
         "layers": 2,
         "dropout": 0.0,
     },
-    "gpt": {"kind": "gpt", **BLOCKS, "norm": "pre"},
-    "bert": {"kind": "bert", **BLOCKS, "next_sentence": False},
+    "gpt": {"kind": "gpt", **BLOCK_SIZES, "norm": "pre"},
+    "bert": {"kind": "bert", **BLOCK_SIZES, "next_sentence": False},
 }
-UPDATES = {"lstm_lm": 1500, "elmo": 640, "gpt": 1150, "bert": 1250}
-"""As many updates as take about 18 s of one core (17.7 to 18.6 s); the page shows what they
-took."""
-RATES = {"lstm_lm": 5e-3, "elmo": 5e-3, "gpt": 3e-3, "bert": 2e-3}
-FROZEN: Tree = {"freeze": "all"}
+MODEL_TITLES = {
+    "word2vec": "word2vec",
+    "lstm_lm": "LSTM",
+    "elmo": "ELMo",
+    "gpt": "GPT",
+    "bert": "BERT",
+}
+"""How the texts of the course call each kind of model."""
+PRETRAINING_STEPS = {"lstm_lm": 1500, "elmo": 640, "gpt": 1150, "bert": 1250}
+"""Updates that take about 18 s on one core (17.7 to 18.6 s); the page shows the measured time."""
+PRETRAINING_RATES = {"lstm_lm": 5e-3, "elmo": 5e-3, "gpt": 3e-3, "bert": 2e-3}
+FROZEN_HEAD: Tree = {"freeze": "all"}
 
 # An experiment
 
-Found = dict[str, Any]
-"""What an experiment or a part of it found, by name: figures and tables, one or a list, and numbers
-or words that the text tells and tests check."""
+Findings = dict[str, Any]
+"""The findings of an experiment or of a part of it, by name: figures and tables, and numbers or
+words that the text tells and tests check."""
 
 
 @dataclass(frozen=True)
 class Lab:
-    """What an experiment works with."""
+    """The settings of an experiment, and the trainings it can run."""
 
     runs: Path
-    """The folder of trained runs, which later chapters and repetitions use again."""
+    """The folder of trained runs, which later chapters and repetitions reuse."""
     seed: int = 1
     quick: bool = False
-    """Whether to train only a few steps: the numbers then mean nothing."""
+    """Whether to train only a few steps; the numbers then mean nothing."""
     full: Path | None = None
     """A folder with real data; None: the built-in corpora."""
     say: Callable[[str], None] = lambda text: None
 
     def train(self, name: str, recipe: Tree, **training: Any) -> Run:
-        """The run of this recipe, trained where there is none yet; one that was interrupted is
-        resumed."""
+        """The run of this recipe: trained if there is none yet, resumed if it was interrupted."""
         tree = {**recipe, "training": {**recipe["training"], "seed": self.seed, **training}}
         if self.quick:
             tree["training"] |= {"steps": 3, "warmup": 1, "validate_every": 3, "batch_tokens": 256}
@@ -168,8 +174,7 @@ class Lab:
         rows: Iterable[Sequence[str]],
         columns: Sequence[str] = ("source", "target"),
     ) -> Tree:
-        """Sources and targets of the chapter's own, in a file beside the runs: a corpus for a
-        recipe."""
+        """A corpus made of the chapter's own sources and targets, in a file beside the runs."""
         text = "".join("\t".join(row) + "\n" for row in rows)
         file = self.runs / f"{name}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}.tsv"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -186,7 +191,7 @@ class Lab:
     # Pre-training and what follows it: chapters 8 and 9
 
     def texts(self, sizes: dict[str, int]) -> Tree:
-        """The parts of some raw text."""
+        """Raw texts as the parts of a corpus."""
         train = [
             {"corpus": name, "size": 100 if self.quick else size} for name, size in sizes.items()
         ]
@@ -205,18 +210,18 @@ class Lab:
         vocabulary: int = 1000,
         **training: Any,
     ) -> Run:
-        """A model that has read raw text, by default for as long as the others."""
+        """Pre-train a model on raw text, by default for as long as the others."""
         kind = str(model["kind"])
-        training = training_of(steps or UPDATES[kind], RATES[kind], **training) | (
-            {} if kind == "bert" else {"decode": 0}
-        )
+        training = training_of(
+            steps or PRETRAINING_STEPS[kind], PRETRAINING_RATES[kind], **training
+        ) | ({} if kind == "bert" else {"decode": 0})
         return self.train(
             name, text_recipe(model, data, {"kind": "word", "vocabulary": vocabulary}, training)
         )
 
     def pretrained(self, kinds: Iterable[str] = tuple(LANGUAGE_MODELS)) -> dict[str, Run]:
-        """Models that have read the built-in texts; chapter 9 uses BERT again."""
-        data = self.texts(TEXTS)
+        """Models pre-trained on the built-in texts; chapter 9 reuses BERT."""
+        data = self.texts(PRETRAINING_TEXTS)
         return {
             kind: self.pretrain(f"pretrained-{kind}", data, LANGUAGE_MODELS[kind]) for kind in kinds
         }
@@ -231,10 +236,10 @@ class Lab:
         head: Tree | None = None,
         rate: float | None = None,
     ) -> Run:
-        """A run of few labels: from a pre-trained run, or from scratch with the model and tokenizer
-        that are given."""
+        """Train on few labels: from a pre-trained run, or from scratch with the given model and
+        tokenizer."""
         best = "accuracy" if task == "classification" else "f1"
-        rate = rate or (1e-2 if head == FROZEN else 2e-3)
+        rate = rate or (1e-2 if head == FROZEN_HEAD else 2e-3)
         training = training_of(steps, rate, warmup=20, batch_tokens=512, best=best)
         recipe = {"task": task, "data": data, "head": head or {}, "training": training}
         if isinstance(start, Run):
@@ -244,7 +249,7 @@ class Lab:
         return self.train(name, recipe)
 
     def tagged_names(self, size: int, draw: int = 0) -> Tree:
-        """So many sentences whose names are tagged; each draw has others."""
+        """This many sentences with tagged names; each draw has different ones."""
         data = built_in("names-en", size, test=500)
         return data | {"train": data["train"] | {"seed": 10 * self.seed + draw + 2}}
 
@@ -252,7 +257,7 @@ class Lab:
 def built_in(
     corpus: str, train: int, validation: int = 100, test: int | None = None, **options: int
 ) -> Tree:
-    """So many examples of a built-in corpus for each part."""
+    """A built-in corpus with these numbers of examples for its parts."""
     sizes = {"train": train, "validation": validation, "test": test}
     return {
         part: {"corpus": corpus, "size": size, **options}
@@ -277,7 +282,7 @@ def training_of(
 
 
 def text_recipe(model: Tree, data: Tree, tokenizer: Tree, training: Tree) -> Tree:
-    """A model that reads raw text."""
+    """The recipe of a model that reads raw text."""
     task = "masked_language_modeling" if model["kind"] == "bert" else "language_modeling"
     return {
         "task": task,
@@ -291,8 +296,8 @@ def text_recipe(model: Tree, data: Tree, tokenizer: Tree, training: Tree) -> Tre
 def reverse_recipe(
     model: Tree, steps: int, rate: float, *, warmup: int = 50, corpus: str = "reverse"
 ) -> Tree:
-    """Letters to be written backwards, or another built-in corpus: about ten seconds for 300 steps
-    on one core."""
+    """The recipe for writing letters backwards, or for another built-in corpus: about ten seconds
+    for 300 steps on one core."""
     return {
         "task": "translation",
         "data": built_in(corpus, 8000, test=300),
@@ -305,11 +310,11 @@ def reverse_recipe(
 
 def reverse_transformer(changes: Tree | None = None, corpus: str = "reverse") -> Tree:
     """The Transformer of chapters 4 and 5, which writes letters backwards."""
-    return reverse_recipe(TRANSFORMER | (changes or {}), 450, 4e-3, warmup=60, corpus=corpus)
+    return reverse_recipe(TRANSFORMER_MODEL | (changes or {}), 450, 4e-3, warmup=60, corpus=corpus)
 
 
 def phrases_recipe(language: str, model: Tree, rate: float = 5e-3) -> Tree:
-    """English sentences of at most seven words and their translations: about half a minute."""
+    """The recipe for translating English sentences of at most seven words: about half a minute."""
     data = built_in(f"phrases-en-{language}", 1500, test=100, max_words=7)
     tokenizer = {"kind": "bpe", "vocabulary": 2000, "joint": False}
     return reverse_recipe(model, 450, rate) | {"data": data, "tokenizer": tokenizer}
@@ -354,12 +359,12 @@ def captions_recipe(folder: Path) -> Tree:
 
 @dataclass(frozen=True, repr=False)
 class Lesson(Result):
-    """A chapter with its findings."""
+    """The result of a chapter: its text with the findings."""
 
     chapter: Chapter
     language: str
     lab: Lab
-    found: Found
+    found: Findings
 
     @property
     def numbers(self) -> dict[str, float | int | str | bool]:
@@ -380,16 +385,15 @@ class Lesson(Result):
 
     @cached_property
     def text(self) -> str:
-        """The text with the numbers in their places."""
-        template = template_environment().from_string(WORDS.sub("", self.chapter.text))
+        """The text, filled with the numbers."""
+        template = template_environment().from_string(WORDS_BLOCK.sub("", self.chapter.text))
         numbers = {name: translated(value, self.words) for name, value in self.numbers.items()}
         return re.sub(
             r"(?<=\d) %", "\N{NO-BREAK SPACE}%", template.render(numbers, full=self.lab.full)
         )
 
     def report(self) -> Report:
-        """The text with the numbers and figures in their places; the terminal shows only what to
-        look at."""
+        """The text, filled with the numbers and figures; the terminal shows only the figures."""
         head, *bodies = re.split(r"^## ", self.text.partition("\n")[2], flags=re.MULTILINE)
         opening, *looks = re.split(r"^[-*] ", head, flags=re.MULTILINE)
         sections = [
@@ -403,16 +407,16 @@ class Lesson(Result):
             self.chapter.title,
             sections,
             opening,
-            [*[QUICK[self.language]] * self.lab.quick, *looks],
+            [*[QUICK_NOTICE[self.language]] * self.lab.quick, *looks],
             self.language,
         )
 
     def _parts(self, body: str) -> Iterator[Part]:
-        for piece in _pieces(body):
+        for piece in _text_parts(body):
             yield from [piece] if isinstance(piece, Prose) else self._placed(*piece)
 
     def _placed(self, caption: str, name: str) -> Iterator[Part]:
-        """What stands in the place of a name; of several parts, the first has the caption."""
+        """The parts for the place of a name; the first of several has the caption."""
         parts = translated(self.found[name], self.words)
         first, *others = [parts] if isinstance(parts, Part) else parts
         yield with_title(first, caption) if caption else first
@@ -420,7 +424,7 @@ class Lesson(Result):
 
     def figure(self, name: str) -> Report:
         """A figure or table of the chapter with its caption: for notebooks."""
-        captions = {name: caption for caption, name in PLACED.findall(self.text)}
+        captions = {name: caption for caption, name in FIGURE_PLACE.findall(self.text)}
         return Report(
             "", [Section("", [*self._placed(captions[name], name)])], language=self.language
         )
@@ -432,28 +436,36 @@ class Lesson(Result):
         experiment = inspect.getsource(module.experiment)
         runs = os.path.relpath(self.lab.runs, folder)
         full = self.lab.full and str(self.lab.full.resolve())
-        found = LAB.format(runs=Path(runs).as_posix(), full=full and f"Path({full!r})", lesson=self)
+        found = NOTEBOOK_LAB.format(
+            runs=Path(runs).as_posix(), full=full and f"Path({full!r})", lesson=self
+        )
         head, *bodies = re.split(r"^(?=## )", self.text, flags=re.MULTILINE)
         cells = [
-            _cell(
+            _notebook_cell(
                 "\n\n".join(
-                    [head, *[QUICK[self.language]] * self.lab.quick, NOTEBOOK[self.language]]
+                    [
+                        head,
+                        *[QUICK_NOTICE[self.language]] * self.lab.quick,
+                        NOTEBOOK_INTRODUCTION[self.language],
+                    ]
                 )
             ),
-            _cell(inspect.getsource(module).replace(experiment, ""), code=True, hidden=True),
-            *(_cell(code, code=True) for code in (experiment, found)),
+            _notebook_cell(
+                inspect.getsource(module).replace(experiment, ""), code=True, hidden=True
+            ),
+            *(_notebook_cell(code, code=True) for code in (experiment, found)),
         ]
-        for piece in chain.from_iterable(map(_pieces, bodies)):
+        for piece in chain.from_iterable(map(_text_parts, bodies)):
             if not isinstance(piece, Prose):
-                cells.append(_cell(f"lesson.figure({piece[1]!r})", code=True))
+                cells.append(_notebook_cell(f"lesson.figure({piece[1]!r})", code=True))
             elif piece.title:
                 cells.append(
-                    _cell(
+                    _notebook_cell(
                         f"<details><summary>{piece.title}</summary>\n\n{piece.text}\n\n</details>"
                     )
                 )
             else:
-                cells.append(_cell(piece.text))
+                cells.append(_notebook_cell(piece.text))
         kernel = {
             "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
         }
@@ -463,15 +475,15 @@ class Lesson(Result):
 
     @property
     def words(self) -> dict[str, str]:
-        """What the labels of figures are called in the language of the text."""
-        found = WORDS.search(self.chapter.text)
+        """The labels of figures -> their translations into the language of the text."""
+        found = WORDS_BLOCK.search(self.chapter.text)
         return dict(yaml.safe_load(found[1])) if found else {}
 
 
-def _pieces(body: str) -> Iterator[Prose | tuple[str, str]]:
+def _text_parts(body: str) -> Iterator[Prose | tuple[str, str]]:
     """Texts, folded code and questions, and (caption, name) of each figure, in their order."""
     told, *questions = re.split(r"^### ", body, flags=re.MULTILINE)
-    texts = PLACED.split(told)  # text, caption, name, text, ...
+    texts = FIGURE_PLACE.split(told)  # text, caption, name, text, ...
     for place, text in enumerate(texts):
         if place % 3 == 0 and text.strip():
             yield Prose(text.strip())
@@ -487,8 +499,8 @@ def _pieces(body: str) -> Iterator[Prose | tuple[str, str]]:
         yield Prose(answer.strip(), title=question.strip())
 
 
-def _cell(source: str, *, code: bool = False, hidden: bool = False) -> dict[str, Any]:
-    """A cell of a notebook; JupyterLab shows one that is hidden as a line that opens it."""
+def _notebook_cell(source: str, *, code: bool = False, hidden: bool = False) -> dict[str, Any]:
+    """A cell of a notebook. JupyterLab shows a hidden one as a line that opens it."""
     metadata = {"jupyter": {"source_hidden": True}} if hidden else {}
     cell = {
         "cell_type": "code" if code else "markdown",
@@ -499,7 +511,7 @@ def _cell(source: str, *, code: bool = False, hidden: bool = False) -> dict[str,
 
 
 def template_environment() -> Environment:
-    """Jinja2 as the texts use it: numbers are written as in tables, and `|percent` is for
+    """The Jinja2 environment of the texts: numbers are written as in tables, and `|percent` is for
     shares."""
     environment = Environment(
         undefined=StrictUndefined, finalize=_shown, keep_trailing_newline=True
@@ -519,8 +531,9 @@ def _shown(value: object) -> object:
 
 
 def flat(report: Report) -> list[Part]:
-    """The parts of a report without its sections, whose headings become the titles of their first
-    tables, which are moved before texts: these would stand under the heading before."""
+    """The parts of a report without its sections. The heading of a section becomes the title of its
+    first table, which moves before the texts so that they do not end up under the heading
+    before."""
     parts: list[Part] = []
     for section in report.sections:
         first, *others = sorted(section.parts, key=lambda part: not isinstance(part, Table))
@@ -536,7 +549,8 @@ def with_title(part: Part, title: str) -> Part:
 
 
 def translated(value: object, words: Mapping[str, str]) -> Any:
-    """A part of a report with every text that `words` has replaced."""
+    """A part of a report, with every text replaced by its translation in `words`, if there is
+    one."""
     if isinstance(value, str):
         return words.get(value, value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -563,8 +577,8 @@ def run(
     full: str | Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Lesson:
-    """Run a chapter's experiment: `.report()` is its page. Trained runs are kept in the folder
-    `runs`.
+    """Run a chapter's experiment; `.report()` of the result is its page. Trained runs are kept in
+    the folder `runs`.
 
     `quick` trains a few steps only, to see that all works. `full` is a folder with real data.
     """

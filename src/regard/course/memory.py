@@ -8,24 +8,24 @@ import numpy as np
 
 from regard.api import Run, evaluate, explain
 from regard.config import Tree
-from regard.course.lab import Found, Lab, built_in, flat, training_of
+from regard.course.lab import Findings, Lab, built_in, flat, training_of
 from regard.data.corpora import Cells, generate
 from regard.data.shapes import Scene, parse
 from regard.views.explanation import ViewOptions
 from regard.views.report import ImageMap, Table
 
-HOPS = (1, 3)
-KINDS = ("where", "things")
-"""Questions that one sentence answers, and that need two."""
-STEPS = 800
-"""Of a captioner."""
+COMPARED_HOPS = (1, 3)
+QUESTION_KINDS = ("where", "things")
+"""Questions that one sentence answers, and questions that need two."""
+CAPTIONER_STEPS = 800
+"""Training steps of a captioner."""
 
 
 def _recipe(lab: Lab, hops: int) -> Tree:
     def corpora(size: int) -> list[Tree]:
         return [
             {"corpus": "stories-en", "about": kind, "size": 100 if lab.quick else size}
-            for kind in KINDS
+            for kind in QUESTION_KINDS
         ]
 
     return {
@@ -42,16 +42,17 @@ def _recipe(lab: Lab, hops: int) -> Tree:
     }
 
 
-def experiment(lab: Lab) -> Found:
+def experiment(lab: Lab) -> Findings:
     return _hops(lab) | _captions(lab)
 
 
-def _hops(lab: Lab) -> Found:
-    """One hop against three: errors by kind of question, and which sentences each hop reads."""
-    runs = {hops: lab.train(f"stories-{hops}-hops", _recipe(lab, hops)) for hops in HOPS}
+def _hops(lab: Lab) -> Findings:
+    """Compare one hop with three: errors by kind of question, and the sentences that each hop
+    reads."""
+    runs = {hops: lab.train(f"stories-{hops}-hops", _recipe(lab, hops)) for hops in COMPARED_HOPS}
     rights = {hops: evaluate(run)["tasks"] for hops, run in runs.items()}
     errors = {
-        hops: {kind: 1 - float(right[f"stories-en:{kind}"]) for kind in KINDS}
+        hops: {kind: 1 - float(right[f"stories-en:{kind}"]) for kind in QUESTION_KINDS}
         for hops, right in rights.items()
     }
     questions = list(generate("stories-en", lab.few(60), 1, "test", about="things"))
@@ -68,14 +69,18 @@ def _hops(lab: Lab) -> Found:
     columns = ["model", "hop", "sentence with the place", "sentence with the thing"]
     return {
         "hops": Table(
-            ["hops", *KINDS],
+            ["hops", *QUESTION_KINDS],
             [[hops, *own.values()] for hops, own in errors.items()],
             formats=[".2f"],
         ),
         "read": Table(columns, looked, formats=[".2f"]),
         "one_hop": flat(one.report())[0],
         "three_hops": flat(three.report())[0],
-        **{f"{kind}_{hops}": errors[hops][kind] for kind in KINDS for hops in HOPS},
+        **{
+            f"{kind}_{hops}": errors[hops][kind]
+            for kind in QUESTION_KINDS
+            for hops in COMPARED_HOPS
+        },
         "question": row[2],
         "answer": row[3],
         "said_1": one.output,
@@ -86,10 +91,10 @@ def _hops(lab: Lab) -> Found:
 
 
 def _read(run: Run, row: Cells) -> list[list[float]]:
-    """For each hop, whether it reads most the sentence that names the place, and the one that names
+    """For each hop, whether it reads most the sentence that names the place, or the one that names
     the thing.
 
-    Of a question "Where is the milk?" the two supporting facts are who took it and where that
+    For the question "Where is the milk?" the two supporting facts are who took it and where that
     person went.
     """
     thing = row[2].rstrip("?").split()[-1]
@@ -108,7 +113,8 @@ def _read(run: Run, row: Cells) -> list[list[float]]:
 def _telling(runs: dict[int, Run], questions: list[Cells]) -> Cells:
     """The first question that three hops answer and one does not, or just the first."""
     one, three = (
-        [explain(runs[hops], f"{row[1]}\n{row[2]}").output for row in questions] for hops in HOPS
+        [explain(runs[hops], f"{row[1]}\n{row[2]}").output for row in questions]
+        for hops in COMPARED_HOPS
     )
     answered = [
         row
@@ -118,9 +124,9 @@ def _telling(runs: dict[int, Run], questions: list[Cells]) -> Cells:
     return (answered or questions)[0]
 
 
-def _captions(lab: Lab) -> Found:
-    """A captioner that looks at regions against one with a single vector, and what it looks at for
-    each word."""
+def _captions(lab: Lab) -> Findings:
+    """Compare a captioner that looks at regions with one that has a single vector, and show where
+    it looks for each word."""
     runs = {}
     for decoder in ("plain", "attention"):
         recipe: Tree = {
@@ -136,7 +142,7 @@ def _captions(lab: Lab) -> Found:
             }
             | ({"doubly_stochastic": 0.0} if decoder == "attention" else {}),
             "training": training_of(
-                STEPS, 3e-3, warmup=100, batch_tokens=2048, label_smoothing=0.0, decode=0
+                CAPTIONER_STEPS, 3e-3, warmup=100, batch_tokens=2048, label_smoothing=0.0, decode=0
             ),
             "search": {"beam": 1},
         }
@@ -174,7 +180,7 @@ def _captions(lab: Lab) -> Found:
         ),
         "caption": explained.output,
         "caption_right": scenes[0][1],
-        "caption_steps": STEPS,
+        "caption_steps": CAPTIONER_STEPS,
         "plain_captions": plain["exact_match"],
         "attention_captions": attention["exact_match"],
         "own_thing": float((shares[:3, 0].mean() + shares[3:, 1].mean()) / 2),

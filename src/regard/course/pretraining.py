@@ -1,4 +1,4 @@
-"""Chapter 8: what pre-training buys, what is predicted in it, and what of it counts."""
+"""Chapter 8: what pre-training buys, what it predicts, and which parts of it count."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import torch
 from regard.api import Run, evaluate, predict
 from regard.config import Tree
 from regard.course.lab import (
-    FROZEN,
+    FROZEN_HEAD,
     LANGUAGE_MODELS,
-    TEXTS,
-    Found,
+    MODEL_TITLES,
+    PRETRAINING_TEXTS,
+    Findings,
     Lab,
     last_loss,
     text_recipe,
@@ -24,18 +25,18 @@ from regard.runs.examples import examples_of
 from regard.views.compare import training_length
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
-PAIRED = {"errands": 3000}
+PAIRED_TEXTS = {"errands": 3000}
 """Texts of two sentences, of which the second depends on the first: for next-sentence
 prediction."""
-NAMES = {"lstm_lm": "LSTM", "elmo": "ELMo", "gpt": "GPT", "bert": "BERT"}
-SCRATCH = "BERT from scratch"
-MANY = 1000
-"""Sentences for the probe."""
-LABELS = (10, 30, 100)
-FULL_LABELS = (100, 1000, 10_000)
-DRAWS = 3
-MASKINGS = {"80 / 10 / 10": (0.8, 0.1), "100 / 0 / 0": (1.0, 0.0), "0 / 0 / 100": (0.0, 0.0)}
-"""Of the tokens to predict, per cent that become [MASK], another token, or stay."""
+FROM_SCRATCH = "BERT from scratch"
+PROBE_SENTENCES = 1000
+"""Number of sentences for the probe."""
+LABEL_COUNTS = (10, 30, 100)
+FULL_LABEL_COUNTS = (100, 1000, 10_000)
+DRAWS_PER_COUNT = 3
+MASKING_SHARES = {"80 / 10 / 10": (0.8, 0.1), "100 / 0 / 0": (1.0, 0.0), "0 / 0 / 100": (0.0, 0.0)}
+"""Shares of the tokens to predict that become [MASK] and that become another token; the rest
+stay."""
 FULL_STEPS = {"lstm_lm": 2700, "elmo": 800, "gpt": 1900, "bert": 1750}
 """About 35 s each on one H200, batches of 16,384 tokens (docs/what-pretraining-buys.md)."""
 FULL_MODELS: dict[str, Tree] = {
@@ -56,26 +57,26 @@ def tag(
     head: Tree | None = None,
     steps: int = 100,
 ) -> float:
-    """F1 of the names, learned from so many sentences."""
+    """F1 of names learned from this many sentences."""
     run = lab.fine_tune(name, lab.tagged_names(size, draw), start, "tagging", steps, head)
     return float(evaluate(run, overwrite=True)["f1"])
 
 
-def experiment(lab: Lab) -> Found:
-    """All parts: each trains what it needs and gives figures and numbers."""
+def experiment(lab: Lab) -> Findings:
+    """Run all parts: each trains the models it needs and returns figures and numbers."""
     runs = lab.pretrained()
     found = _few_labels(lab, runs) | _directions(lab, runs) | _masking(lab, runs)
-    return found | _objectives(lab) | _look_ahead(lab, runs["gpt"])
+    return found | _objectives(lab) | _without_mask(lab, runs["gpt"])
 
 
-def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
-    """Equal time of pre-training, then a few labels: from those runs, and from scratch."""
+def _few_labels(lab: Lab, runs: dict[str, Run]) -> Findings:
+    """Pre-train for equal times, then learn from a few labels, from those runs and from scratch."""
     models = LANGUAGE_MODELS
-    labels = LABELS
-    draws = 1 if lab.quick else DRAWS
+    labels = LABEL_COUNTS
+    draws = 1 if lab.quick else DRAWS_PER_COUNT
     if lab.full:
         models = FULL_MODELS
-        labels = FULL_LABELS
+        labels = FULL_LABEL_COUNTS
         draws = 2
         folder = lab.full.resolve() / "nsmc"
         runs = _full_runs(lab, folder)
@@ -96,9 +97,9 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
         )
         return float(evaluate(run, overwrite=True)["accuracy"])
 
-    starts: dict[str, Run | Tree] = {NAMES[kind]: run for kind, run in runs.items()}
+    starts: dict[str, Run | Tree] = {MODEL_TITLES[kind]: run for kind, run in runs.items()}
     own = {"tokenizer": {"file": str((runs["bert"].folder / "tokenizer.json").resolve())}}
-    starts[SCRATCH] = {"model": models["bert"], **own}
+    starts[FROM_SCRATCH] = {"model": models["bert"], **own}
     scores = {
         name: [[learned(start, size, draw) for draw in range(draws)] for size in labels]
         for name, start in starts.items()
@@ -109,8 +110,16 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
     rows: list[list[Any]] = []
     for kind, run in runs.items():
         steps, spent = training_length(run.events())
-        rows.append([NAMES[kind], steps, spent, last_loss(run, "validation"), *means[NAMES[kind]]])
-    rows.append([SCRATCH, None, None, None, *means[SCRATCH]])
+        rows.append(
+            [
+                MODEL_TITLES[kind],
+                steps,
+                spent,
+                last_loss(run, "validation"),
+                *means[MODEL_TITLES[kind]],
+            ]
+        )
+    rows.append([FROM_SCRATCH, None, None, None, *means[FROM_SCRATCH]])
     ticks = [(float(place), f"{size:,}") for place, size in enumerate(labels)]
     series = [
         Series(
@@ -123,16 +132,16 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
         for name, by_size in scores.items()
     ]
     columns = ["model", "updates", "seconds", "own loss", *(f"{size:,} labels" for size in labels)]
-    found: Found = {
+    found: Findings = {
         "labels": Curves(series, "labels", "accuracy" if lab.full else "F1", x_ticks=ticks),
         "equal_time": Table(columns, rows, formats=["", "", ".0f", ".2f", ".3f"]),
         "draws": draws,
-        "probed": MANY,
+        "probed": PROBE_SENTENCES,
     }
     named = {
         "": labels,
-        "scratch_": means[SCRATCH],
-        **{f"{kind}_": means[NAMES[kind]] for kind in runs},
+        "scratch_": means[FROM_SCRATCH],
+        **{f"{kind}_": means[MODEL_TITLES[kind]] for kind in runs},
     }
     for start_of_name, values in named.items():
         found |= {
@@ -143,7 +152,7 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Found:
 
 
 def _full_runs(lab: Lab, folder: Path) -> dict[str, Run]:
-    """The four models on 250,000 unlabelled film reviews, with one vocabulary."""
+    """Train the four models on 250,000 unlabelled film reviews, with one vocabulary."""
     text = {
         "text": str(folder / "unlabelled.txt.xz"),
         "documents": "lines",
@@ -180,9 +189,9 @@ def _nsmc(lab: Lab, folder: Path, size: int, draw: int) -> Tree:
     }
 
 
-def _directions(lab: Lab, runs: dict[str, Run]) -> Found:
-    """A linear probe on frozen features, and all weights trained: names, by what stands on their
-    left and right."""
+def _directions(lab: Lab, runs: dict[str, Run]) -> Findings:
+    """Find names by the context on their left and right: a linear probe on frozen features, and all
+    weights trained."""
     looks = {
         "lstm_lm": "one direction",
         "gpt": "one direction",
@@ -190,37 +199,38 @@ def _directions(lab: Lab, runs: dict[str, Run]) -> Found:
         "bert": "two, deep",
     }
     rows = []
-    numbers = Found()
+    numbers = Findings()
     for kind, look in looks.items():
         frozen = tag(
             lab,
             "probe",
-            MANY,
+            PROBE_SENTENCES,
             runs[kind],
-            head=FROZEN | ({"features": "mix"} if kind == "elmo" else {}),
+            head=FROZEN_HEAD | ({"features": "mix"} if kind == "elmo" else {}),
         )
-        tuned = tag(lab, "tagger", MANY, runs[kind], head={"freeze": 0})
+        tuned = tag(lab, "tagger", PROBE_SENTENCES, runs[kind], head={"freeze": 0})
         numbers |= {f"{kind}_frozen": frozen, f"{kind}_tuned": tuned}
-        rows.append([NAMES[kind], look, frozen, tuned])
+        rows.append([MODEL_TITLES[kind], look, frozen, tuned])
     return {
         "directions": Table(["model", "looks in", "frozen", "fine-tuned"], rows, formats=[".3f"]),
         **numbers,
     }
 
 
-def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
-    """What becomes of the tokens to predict: counted, and three ways compared."""
+def _masking(lab: Lab, runs: dict[str, Run]) -> Findings:
+    """Count what becomes of the tokens to predict, and compare three ways."""
     rows = []
-    numbers = Found()
-    for name, (hidden, replaced) in MASKINGS.items():
-        data = lab.texts(TEXTS) | {"mask_share": hidden, "random_share": replaced}
+    numbers = Findings()
+    for name, (hidden, replaced) in MASKING_SHARES.items():
+        data = lab.texts(PRETRAINING_TEXTS) | {"mask_share": hidden, "random_share": replaced}
         run = (
             runs["bert"]
             if hidden == 0.8
             else lab.pretrain("masking", data, LANGUAGE_MODELS["bert"])
         )
         frozen, tuned = (
-            tag(lab, "after-masking", LABELS[1], run, head=head) for head in (FROZEN, None)
+            tag(lab, "after-masking", LABEL_COUNTS[1], run, head=head)
+            for head in (FROZEN_HEAD, None)
         )
         loss = last_loss(run, "validation")
         word = {0.8: "paper", 1.0: "all_masked", 0.0: "all_kept"}[hidden]
@@ -246,9 +256,10 @@ def _masking(lab: Lab, runs: dict[str, Run]) -> Found:
     }
 
 
-def _objectives(lab: Lab) -> Found:
-    """Masked tokens, next sentences, or both; and the examples of the paper."""
-    data = lab.texts(PAIRED)
+def _objectives(lab: Lab) -> Findings:
+    """Compare predicting masked tokens, next sentences, or both; and show the examples of the
+    paper."""
+    data = lab.texts(PAIRED_TEXTS)
     size = dict[str, Any](steps=2000)
     if lab.full:
         size = dict[str, Any](steps=3000, vocabulary=20_000, batch_tokens=8192)
@@ -264,7 +275,7 @@ def _objectives(lab: Lab) -> Found:
         "next sentences alone": (both, data | {"masked_weight": 0.0}),
     }
     rows = []
-    numbers = Found()
+    numbers = Findings()
     runs = dict[str, Run]()
     for name, (model, texts) in ways.items():
         best: dict[str, Any] = {"best": "next_sentence_loss"} if "masked_weight" in texts else {}
@@ -280,9 +291,9 @@ def _objectives(lab: Lab) -> Found:
     return {"objectives": Table(columns, rows, formats=[".3f"]), **_paper(runs["both"]), **numbers}
 
 
-def _paper(run: Run) -> Found:
-    """The examples of the paper, asked of a model that knows the words, and the three embeddings of
-    a pair."""
+def _paper(run: Run) -> Findings:
+    """Ask the examples of the paper of a model that knows the words, and show the three embeddings
+    of a pair."""
     first = "the man went to the store."
     seconds = ("he bought a gallon of milk.", "he fed the monkeys.", "it barks at the postman.")
     followed = predict(run, [(first, second) for second in seconds])
@@ -331,15 +342,15 @@ def _paper(run: Run) -> Found:
     }
 
 
-def _look_ahead(lab: Lab, masked: Run) -> Found:
-    """A language model whose tokens see what they are to predict."""
+def _without_mask(lab: Lab, masked: Run) -> Findings:
+    """Train a language model whose tokens see what they are to predict."""
     model = LANGUAGE_MODELS["gpt"] | {"look_ahead": True}
-    sees = lab.pretrain("gpt-look-ahead", lab.texts(TEXTS), model)
+    sees = lab.pretrain("gpt-look-ahead", lab.texts(PRETRAINING_TEXTS), model)
     rows = []
-    numbers = Found()
+    numbers = Findings()
     for name, run in (("hidden", masked), ("seen", sees)):
         loss = last_loss(run, "train")
-        f1 = tag(lab, "after-gpt", LABELS[1], run)
+        f1 = tag(lab, "after-gpt", LABEL_COUNTS[1], run)
         [written] = predict(run, ["The pacing was"], beam=1, overrides=["search.max_length=12"])
         numbers |= {f"{name}_loss": loss, f"{name}_f1": f1}
         rows.append([name, loss, f1, written.to_json()["output"]])

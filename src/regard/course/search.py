@@ -1,4 +1,4 @@
-"""Chapter 3: greedy and beam search, length normalisation, and whose error it is."""
+"""Chapter 3: greedy and beam search, length normalisation, search errors and model errors."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from tempfile import TemporaryDirectory
 import torch
 
 from regard.api import Run, compare, diagnose, predict
-from regard.course.lab import ONE_VECTOR, Found, Lab, captions_recipe, reverse_recipe
+from regard.course.lab import ONE_VECTOR_MODEL, Findings, Lab, captions_recipe, reverse_recipe
 from regard.views.beam_sweep import BeamResult
 from regard.views.diagnose import Diagnosis
 from regard.views.report import Curves, Series, Table
 from regard.views.search_record import ranking, search_tree
 
-ALPHAS = (0.0, 0.5, 1.0, 1.5)
-BEAMS = (1, 2, 3, 5, 10, 20)
+LENGTH_PENALTIES = (0.0, 0.5, 1.0, 1.5)
+COMPARED_BEAMS = (1, 2, 3, 5, 10, 20)
 
 
-def experiment(lab: Lab) -> Found:
-    """One model stopped early, so that it is unsure, and the same one trained three times as
+def experiment(lab: Lab) -> Findings:
+    """Train one model that is stopped early, and therefore unsure, and the same one three times as
     long."""
     if lab.full:
         recipe = captions_recipe(lab.full)
         early = lab.train("multi30k-early", recipe, steps=250, warmup=100, validate_every=250)
         late = lab.train("multi30k-late", recipe)
     else:
-        early = lab.train("reverse-early", reverse_recipe(ONE_VECTOR, 150, 6e-3))
-        late = lab.train("reverse-late", reverse_recipe(ONE_VECTOR, 450, 6e-3))
+        early = lab.train("reverse-early", reverse_recipe(ONE_VECTOR_MODEL, 150, 6e-3))
+        late = lab.train("reverse-late", reverse_recipe(ONE_VECTOR_MODEL, 450, 6e-3))
     lab.say("searching with beams of 1 to 20 and four length penalties")
     limit = lab.few(300)
-    greedy = diagnose(early, beam=1, limit=limit, sweep=BEAMS)
+    greedy = diagnose(early, beam=1, limit=limit, sweep=COMPARED_BEAMS)
     tried = {
         (b, a): diagnose(early, beam=b, length_penalty=a, limit=limit, sweep=())
         for b in (3, 10)
-        for a in ALPHAS
+        for a in LENGTH_PENALTIES
     }
-    example = _tree(early, greedy, tried[3, 1.0])
-    errors = _errors(greedy, early, late)
+    example = _search_trees(early, greedy, tried[3, 1.0])
+    errors = _error_shares(greedy, early, late)
     return {"underflow": _underflow()} | example | _lengths(tried) | _beams(greedy) | errors
 
 
 def _underflow() -> Table:
-    """How many factors it takes until a product of probabilities is 0."""
+    """The number of factors after which a product of probabilities is 0."""
     rows = []
     for p in (0.5, 0.1, 0.01):
         counts = []
@@ -59,9 +59,9 @@ def _underflow() -> Table:
     return Table(columns, rows, title="Tokens after which the product is 0", formats=["g", ".1f"])
 
 
-def _tree(run: Run, greedy: Diagnosis, beam: Diagnosis) -> Found:
-    """The shortest sentence that greedy search gets wrong and a beam of 3 right, or just the
-    first."""
+def _search_trees(run: Run, greedy: Diagnosis, beam: Diagnosis) -> Findings:
+    """Show the search for the shortest sentence that greedy search gets wrong and a beam of 3
+    right, or for the first sentence if there is none."""
     pairs = list(zip(greedy.judged, beam.judged, strict=True))
     mended = [(wrong, right) for wrong, right in pairs if right.exact and not wrong.exact] or pairs
     wrong, right = min(mended, key=lambda pair: len(pair[0].scored.source.split()))
@@ -86,15 +86,18 @@ def _ratio(diagnosis: Diagnosis) -> float:
     return written / sum(len(sentence.scored.reference.split()) for sentence in diagnosis.judged)
 
 
-def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> Found:
+def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> Findings:
     ratio = {key: _ratio(diagnosis) for key, diagnosis in tried.items()}
     bleu = {key: diagnosis.metrics["bleu"] for key, diagnosis in tried.items()}
-    rows = [[a, ratio[3, a], bleu[3, a], ratio[10, a], bleu[10, a]] for a in ALPHAS]
+    rows = [[a, ratio[3, a], bleu[3, a], ratio[10, a], bleu[10, a]] for a in LENGTH_PENALTIES]
     columns = ["alpha", *(f"{what}, beam {b}" for b in (3, 10) for what in ("length", "BLEU"))]
 
     def curves(table: dict[tuple[int, float], float], name: str) -> Curves:
         return Curves(
-            [Series(f"beam {b}", ALPHAS, [table[b, a] for a in ALPHAS]) for b in (3, 10)],
+            [
+                Series(f"beam {b}", LENGTH_PENALTIES, [table[b, a] for a in LENGTH_PENALTIES])
+                for b in (3, 10)
+            ],
             "alpha",
             name,
         )
@@ -110,7 +113,7 @@ def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> Found:
     }
 
 
-def _beams(greedy: Diagnosis) -> Found:
+def _beams(greedy: Diagnosis) -> Findings:
     assert greedy.beam_sweep is not None
     sweep = greedy.beam_sweep
     widths = greedy.beam_sweep.widths
@@ -143,8 +146,8 @@ def _beams(greedy: Diagnosis) -> Found:
     }
 
 
-def _errors(greedy: Diagnosis, early: Run, late: Run) -> Found:
-    """The shares at beam 1, and both remedies: a wider beam, and a longer training."""
+def _error_shares(greedy: Diagnosis, early: Run, late: Run) -> Findings:
+    """The shares of errors at beam 1, and both remedies: a wider beam, and a longer training."""
     assert greedy.beam_sweep is not None
     wider = next(width for width in greedy.beam_sweep.widths if width.beam == 5)
     both = compare([early, late], beam=1).to_json()

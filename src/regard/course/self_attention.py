@@ -13,8 +13,8 @@ import torch
 from regard.api import Loaded, Run, evaluate, explain, load, predict
 from regard.config import Tree
 from regard.course.lab import (
-    TRANSFORMER,
-    Found,
+    TRANSFORMER_MODEL,
+    Findings,
     Lab,
     last_loss,
     reverse_recipe,
@@ -26,7 +26,7 @@ from regard.views.attention import module_calls
 from regard.views.report import HeatMap, HeatMaps, Table
 from regard.views.show import dot_products
 
-STEPS: Tree = {
+SELF_ATTENTION_MODEL: Tree = {
     "kind": "self_attention",
     "width": 64,
     "heads": 2,
@@ -34,14 +34,14 @@ STEPS: Tree = {
     "feed_forward": 128,
     "norm": "post",
 }
-ONE_HEAD: Tree = TRANSFORMER | {"width": 256, "heads": 1, "feed_forward": 256}
-ATTENTIONS = {
+ONE_HEAD_MODEL: Tree = TRANSFORMER_MODEL | {"width": 256, "heads": 1, "feed_forward": 256}
+ATTENTION_MODULES = {
     "encoder": "encoder.0.self_attention",
     "decoder": "decoder.0.self_attention",
     "decoder to encoder": "decoder.0.cross_attention",
 }
 
-ANIMALS = {
+ANIMAL_NOUNS = {
     "animal": "l' animal",
     "cow": "la vache",
     "cat": "le chat",
@@ -51,7 +51,7 @@ ANIMALS = {
     "horse": "le cheval",
     "crow": "la corneille",
 }
-PLACES = {
+PLACE_NOUNS = {
     "street": "la rue",
     "garden": "le jardin",
     "river": "la rivière",
@@ -63,7 +63,7 @@ PLACES = {
 }
 """The n-th animal and the place -n (mod 8) are never together in training; they differ in
 gender."""
-TIRED = {
+ANIMAL_ADJECTIVES = {
     "tired": "fatigué",
     "hungry": "affamé",
     "hurt": "blessé",
@@ -71,7 +71,7 @@ TIRED = {
     "lost": "égaré",
     "shy": "réservé",
 }
-WIDE = {
+PLACE_ADJECTIVES = {
     "wide": "étendu",
     "crowded": "bondé",
     "closed": "fermé",
@@ -80,60 +80,64 @@ WIDE = {
     "steep": "incliné",
 }
 
-"""What only an animal is, and what only a place is: masculine, to which the feminine adds an e."""
-VERBS = {"cross": "traversé", "leave": "quitté", "like": "aimé"}
+"""Adjectives that fit only animals, and only places; masculine, to which the feminine adds an e."""
+VERB_PARTICIPLES = {"cross": "traversé", "leave": "quitté", "like": "aimé"}
 ADVERBS = {"too": "trop", "so": "si", "very": "très"}
-ANIMAL = 1
-PLACE = 6
-IT = 8
-ADJECTIVE = 11
-"""Positions in the English sentence."""
-GRAMMAR = {
+ANIMAL_POSITION = 1
+PLACE_POSITION = 6
+PRONOUN_POSITION = 8
+ADJECTIVE_POSITION = 11
+"""Positions of words in the English sentence."""
+GRAMMATICAL_PAIRS = {
     "article to noun": [(0, 1), (5, 6)],
     "verb to subject": [(4, 1)],
     "verb to object": [(4, 6)],
-    "adjective to pronoun": [(ADJECTIVE, IT)],
+    "adjective to pronoun": [(ADJECTIVE_POSITION, PRONOUN_POSITION)],
 }
-"""Positions of a word and of one that it belongs to."""
-TRAINED = ["", ".2f", ".3f"]
-"""Formats of what was trained, its exact match and its loss."""
-Weights = np.ndarray[tuple[int, ...], np.dtype[np.floating]]
+"""Positions of a word and of the word that it belongs to."""
+TRAINING_FORMATS = ["", ".2f", ".3f"]
+"""Formats of the columns: the training, its exact match and its loss."""
+WeightArray = np.ndarray[tuple[int, ...], np.dtype[np.floating]]
 
 
-def experiment(lab: Lab) -> Found:
+def experiment(lab: Lab) -> Findings:
     whole = lab.train("reverse-transformer", reverse_transformer())
-    heads = _heads(lab, whole) | _pruned(lab, whole) | _pronouns(lab)
+    heads = _heads(lab, whole) | _pruned(lab, whole) | _pronoun_translation(lab)
     return _steps(lab) | _scaling(lab) | _matrices(whole) | heads
 
 
-def _steps(lab: Lab) -> Found:
-    """Three encoders for one decoder: no parameters, projections, heads."""
+def _steps(lab: Lab) -> Findings:
+    """Compare three encoders for one decoder: without parameters, with projections, with heads."""
     rows = []
-    numbers = Found()
+    numbers = Findings()
     for encoder in ("plain", "projected", "multi_head"):
         run = lab.train(
-            f"reverse-{encoder}", reverse_recipe(STEPS | {"encoder": encoder}, 300, 8e-3, warmup=60)
+            f"reverse-{encoder}",
+            reverse_recipe(SELF_ATTENTION_MODEL | {"encoder": encoder}, 300, 8e-3, warmup=60),
         )
         rows.append([encoder, float(evaluate(run)["exact_match"]), last_loss(run, "validation")])
         numbers |= {f"{encoder}_exact": rows[-1][1], f"{encoder}_loss": rows[-1][2]}
     return {
-        "steps": Table(["encoder", "exact match", "validation loss"], rows, formats=TRAINED),
+        "steps": Table(
+            ["encoder", "exact match", "validation loss"], rows, formats=TRAINING_FORMATS
+        ),
         **numbers,
     }
 
 
-def _scaling(lab: Lab) -> Found:
-    """Random vectors, and then a training with d_k = 256, with and without the division."""
+def _scaling(lab: Lab) -> Findings:
+    """Compare scores with and without the division: of random vectors, then in a training with d_k
+    = 256."""
     table, entropy, gradient = dot_products().parts
     rows = []
-    numbers = Found()
+    numbers = Findings()
     for key, scores in {"scaled": "q . k / sqrt(d_k)", "unscaled": "q . k"}.items():
         run = lab.train(
-            f"wide-{key}", reverse_recipe(ONE_HEAD | {"scaled": key == "scaled"}, 150, 2e-3)
+            f"wide-{key}", reverse_recipe(ONE_HEAD_MODEL | {"scaled": key == "scaled"}, 150, 2e-3)
         )
         rows.append([scores, float(evaluate(run)["exact_match"]), last_loss(run, "validation")])
         numbers |= {f"{key}_exact": rows[-1][1], f"{key}_loss": rows[-1][2]}
-    trained = Table(["scores", "exact match", "validation loss"], rows, formats=TRAINED)
+    trained = Table(["scores", "exact match", "validation loss"], rows, formats=TRAINING_FORMATS)
     return {
         "variances": table,
         "entropies": entropy,
@@ -143,11 +147,11 @@ def _scaling(lab: Lab) -> Found:
     }
 
 
-def _matrices(run: Run) -> Found:
+def _matrices(run: Run) -> Findings:
     """The scores of one head of the decoder: raw, scaled, masked, normalised."""
     explanation = explain(run, "a b c d e", target="e d c b a", device="cpu")
     model = run.load_model()
-    name = ATTENTIONS["decoder"]
+    name = ATTENTION_MODULES["decoder"]
     attention: MultiHeadAttention = model.get_submodule(name)
     with torch.inference_mode(), module_calls(model, [f"{name}.W_Q"]) as calls:
         model(explanation.batch)
@@ -177,15 +181,15 @@ def _matrices(run: Run) -> Found:
     }
 
 
-def _heads(lab: Lab, whole: Run) -> Found:
-    """Where each head of the encoder and of the decoder looks, on the mean of unseen sequences; and
-    how many pay."""
+def _heads(lab: Lab, whole: Run) -> Findings:
+    """Show where each head of the encoder and decoder looks, averaged over unseen sequences, and
+    how accuracy changes with the number of heads."""
     looked: dict[tuple[str, int], list[list[float]]] = {}
     for source, target in generate("reverse", lab.few(60), 7, "test"):
         explanation = explain(whole, source, target=target)
-        for place, name in ATTENTIONS.items():
+        for place, name in ATTENTION_MODULES.items():
             for head, weights in enumerate(explanation.attentions[name].weights):
-                looked.setdefault((place, head), []).append(_shares(weights))
+                looked.setdefault((place, head), []).append(_attention_shares(weights))
     columns = ["attention", "head", "first", "one before", "itself", "one after", "end", "mirror"]
     rows = [
         [place, head + 1, *np.mean(shares, axis=0).tolist()]
@@ -193,7 +197,7 @@ def _heads(lab: Lab, whole: Run) -> Found:
     ]
     exact = dict[int, float]()
     for heads in (1, 4, 8):
-        same = heads == TRANSFORMER["heads"]
+        same = heads == TRANSFORMER_MODEL["heads"]
         recipe = reverse_transformer({"heads": heads})
         run = whole if same else lab.train(f"reverse-{heads}-heads", recipe)
         exact[heads] = float(evaluate(run)["exact_match"])
@@ -205,7 +209,7 @@ def _heads(lab: Lab, whole: Run) -> Found:
     }
 
 
-def _shares(weights: Weights) -> list[float]:
+def _attention_shares(weights: WeightArray) -> list[float]:
     """The share of attention at places that have a name; for the mirror, the last row looks at the
     first column."""
     rows, columns = weights.shape
@@ -219,14 +223,14 @@ def _shares(weights: Weights) -> list[float]:
     return [first, mean(-1), mean(0), mean(1), end, float(np.mean(mirrored))]
 
 
-def _pruned(lab: Lab, whole: Run) -> Found:
+def _pruned(lab: Lab, whole: Run) -> Findings:
     """Exact match after taking out one head at a time, by setting its columns of W^O to 0."""
     run = load(whole)
     before = float(run.evaluate()["exact_match"])
-    heads = range(TRANSFORMER["heads"])
+    heads = range(TRANSFORMER_MODEL["heads"])
     costs = {
         place: [before - _without_head(run, name, head) for head in heads]
-        for place, name in ATTENTIONS.items()
+        for place, name in ATTENTION_MODULES.items()
     }
     rows = [[place, *(before - cost for cost in of_place)] for place, of_place in costs.items()]
     every = [cost for of_place in costs.values() for cost in of_place]
@@ -255,36 +259,46 @@ def _without_head(run: Loaded, name: str, head: int) -> float:
 
 def _sentence(animal: str, verb: str, place: str, adverb: str, adjective: str) -> tuple[str, str]:
     """ "The animal did not cross the street because it was too tired", and the same in French."""
-    feminine = ({**ANIMALS, **PLACES}[animal if adjective in TIRED else place]).startswith("la ")
-    what = {**TIRED, **WIDE}[adjective] + "e" * feminine
+    feminine = (
+        {**ANIMAL_NOUNS, **PLACE_NOUNS}[animal if adjective in ANIMAL_ADJECTIVES else place]
+    ).startswith("la ")
+    what = {**ANIMAL_ADJECTIVES, **PLACE_ADJECTIVES}[adjective] + "e" * feminine
     return (
         f"the {animal} did not {verb} the {place} because it was {adverb} {adjective}",
-        f"{ANIMALS[animal]} n' a pas {VERBS[verb]} {PLACES[place]} parce qu' "
+        f"{ANIMAL_NOUNS[animal]} n' a pas {VERB_PARTICIPLES[verb]} {PLACE_NOUNS[place]} parce qu' "
         f"{'elle' if feminine else 'il'} était "
         f"{ADVERBS[adverb]} {what}",
     )
 
 
-def _pronouns(lab: Lab) -> Found:
-    """English to French, where `it` is il or elle. Pairs of unseen sentences differ in the
-    adjective alone."""
-    numbers_of = {word: number for words in (ANIMALS, PLACES) for number, word in enumerate(words)}
+def _pronoun_translation(lab: Lab) -> Findings:
+    """Translate English to French, where `it` is il or elle. Pairs of unseen sentences differ in
+    the adjective alone."""
+    numbers_of = {
+        word: number for words in (ANIMAL_NOUNS, PLACE_NOUNS) for number, word in enumerate(words)
+    }
     rows = [
         _sentence(*words)
-        for words in product(ANIMALS, VERBS, PLACES, ADVERBS, [*TIRED, *WIDE])
+        for words in product(
+            ANIMAL_NOUNS,
+            VERB_PARTICIPLES,
+            PLACE_NOUNS,
+            ADVERBS,
+            [*ANIMAL_ADJECTIVES, *PLACE_ADJECTIVES],
+        )
         if (numbers_of[words[0]] + numbers_of[words[2]]) % 8
     ]
     Random(1).shuffle(rows)
-    recipe = reverse_recipe(TRANSFORMER | {"encoder_layers": 2}, 300, 3e-3, warmup=60)
+    recipe = reverse_recipe(TRANSFORMER_MODEL | {"encoder_layers": 2}, 300, 3e-3, warmup=60)
     recipe["data"] = {
         "train": lab.pairs("pronouns", rows[100:]),
         "validation": lab.pairs("pronouns-seen", rows[:100]),
     }
     run = lab.train("pronouns", recipe)
-    unseen = [(animal, [*PLACES][-number % 8]) for number, animal in enumerate(ANIMALS)]
+    unseen = [(animal, [*PLACE_NOUNS][-number % 8]) for number, animal in enumerate(ANIMAL_NOUNS)]
     tests = [
         _sentence(animal, "cross", place, "too", adjective)
-        for adjectives in zip(TIRED, WIDE, strict=True)
+        for adjectives in zip(ANIMAL_ADJECTIVES, PLACE_ADJECTIVES, strict=True)
         for animal, place in unseen
         for adjective in adjectives
     ][: 2 * lab.few(48)]
@@ -299,20 +313,24 @@ def _pronouns(lab: Lab) -> Found:
     heads = [
         f"layer {layer + 1}, head {head + 1}"
         for layer in range(2)
-        for head in range(TRANSFORMER["heads"])
+        for head in range(TRANSFORMER_MODEL["heads"])
     ]
     found = [_looks(run, *test) for test in tests]
     weights_NHLL = np.array([look for look, _ in found])
-    looks = weights_NHLL[:, :, IT].reshape(-1, 2, len(heads), len(found[0][1]))
+    looks = weights_NHLL[:, :, PRONOUN_POSITION].reshape(-1, 2, len(heads), len(found[0][1]))
     # of a pair, an adjective, a head and a word of the source
-    more = looks[..., ANIMAL] > looks[..., PLACE]
+    more = looks[..., ANIMAL_POSITION] > looks[..., PLACE_POSITION]
     follows = (more[:, 0] & ~more[:, 1]).mean(0)
     best = int(follows.argmax())
     means = looks.mean(0)
     table = [
         [
             name,
-            *(float(means[kind, n, place]) for kind in (0, 1) for place in (ANIMAL, PLACE)),
+            *(
+                float(means[kind, n, place])
+                for kind in (0, 1)
+                for place in (ANIMAL_POSITION, PLACE_POSITION)
+            ),
             float(follows[n]),
         ]
         for n, name in enumerate(heads)
@@ -342,22 +360,22 @@ def _pronouns(lab: Lab) -> Found:
         "it_wide": outputs[1],
         "pronoun_right": float(np.mean(right)),
         "pairs": len(looks),
-        "first_layer_follows": float(follows[: TRANSFORMER["heads"]].max()),
+        "first_layer_follows": float(follows[: TRANSFORMER_MODEL["heads"]].max()),
         "follows": float(follows[best]),
         "follower": heads[best],
-        "from_it": float(sources[IT]),
-        "from_nouns": float(sources[[ANIMAL, PLACE]].sum()),
-        "from_adjective": float(sources[ADJECTIVE]),
+        "from_it": float(sources[PRONOUN_POSITION]),
+        "from_nouns": float(sources[[ANIMAL_POSITION, PLACE_POSITION]].sum()),
+        "from_adjective": float(sources[ADJECTIVE_POSITION]),
     }
 
 
-def _grammar(weights_HLL: Weights, heads: list[str]) -> tuple[Table, float]:
+def _grammar(weights_HLL: WeightArray, heads: list[str]) -> tuple[Table, float]:
     """The head that looks most from a word to one that it belongs to, beside two controls: how much
     it looks as far from other words, and from other words to the same one; and the most by which it
     exceeds both."""
     rows = []
     gains = []
-    for name, pairs in GRAMMAR.items():
+    for name, pairs in GRAMMATICAL_PAIRS.items():
         line_HN = np.diagonal(
             weights_HLL, pairs[0][1] - pairs[0][0], 1, 2
         )  # all pairs of words as far apart
@@ -374,13 +392,13 @@ def _grammar(weights_HLL: Weights, heads: list[str]) -> tuple[Table, float]:
     return Table(columns, rows, formats=[".2f"]), max(gains)
 
 
-def _looks(run: Run, source: str, target: str) -> tuple[Weights, list[float]]:
-    """Where words look in every head of the encoder, and where the decoder looks when it writes il
-    or elle."""
+def _looks(run: Run, source: str, target: str) -> tuple[WeightArray, list[float]]:
+    """Show where words look in every head of the encoder, and where the decoder looks when it
+    writes il or elle."""
     explanation = explain(run, source, target=target)
     attentions = [
         explanation.attentions[f"encoder.{layer}.self_attention"].weights for layer in range(2)
     ]
-    tokens = explanation.attentions[ATTENTIONS["decoder to encoder"]].queries.texts
+    tokens = explanation.attentions[ATTENTION_MODULES["decoder to encoder"]].queries.texts
     step = next(n for n, token in enumerate(tokens) if token in ("▁il", "▁elle"))
     return np.concatenate(attentions), explanation.weights[step].tolist()

@@ -1,6 +1,5 @@
-"""Chapter 1: one vector for a sentence: what it holds, length, position, distractors, the order of
-the source, gradients, teacher forcing; and word-by-word translation as a baseline.
-"""
+"""Chapter 1: one vector for a sentence, and what it holds: length, position, distractors, the order
+of the source, gradients, teacher forcing; and word-by-word translation as a baseline."""
 
 from __future__ import annotations
 
@@ -20,10 +19,10 @@ from torch import Tensor, nn
 from regard.api import Run, compare, evaluate, predict
 from regard.config import Tree
 from regard.course.lab import (
-    BAHDANAU,
-    LARGER,
-    ONE_VECTOR,
-    Found,
+    BAHDANAU_MODEL,
+    ONE_VECTOR_MODEL,
+    SENTENCE_SIZES,
+    Findings,
     Lab,
     last_loss,
     pair_batch,
@@ -36,38 +35,43 @@ from regard.data.corpora import SYMBOLS, generate
 from regard.views.compare import training_length
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
-READER: Tree = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96}
-CELLS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
-DISTANCES = (1, 5, 10, 20, 40)
-RATES = (1.0, 0.5, 0.0)
-DISTRACTORS = (0, 5, 10, 20, 40)
-"""How many there are in the tests; in training, up to MOST."""
-MOST = 20
-TRAINED: dict[str, tuple[Tree, int, float]] = {
-    "one vector": (ONE_VECTOR, 450, 6e-3),
-    "attention": (BAHDANAU, 300, 8e-3),
+READER_MODEL: Tree = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96}
+RECURRENT_CELLS: dict[str, Callable[..., nn.RNNBase]] = {
+    "rnn": nn.RNN,
+    "gru": nn.GRU,
+    "lstm": nn.LSTM,
+}
+GRADIENT_DISTANCES = (1, 5, 10, 20, 40)
+TEACHER_FORCING_RATES = (1.0, 0.5, 0.0)
+TESTED_DISTRACTORS = (0, 5, 10, 20, 40)
+"""Numbers of distractors in the tests; in training, up to MAX_TRAINED_DISTRACTORS."""
+MAX_TRAINED_DISTRACTORS = 20
+REVERSING_MODELS: dict[str, tuple[Tree, int, float]] = {
+    "one vector": (ONE_VECTOR_MODEL, 450, 6e-3),
+    "attention": (BAHDANAU_MODEL, 300, 8e-3),
 }
 """Model, steps and learning rate."""
 
 
-def experiment(lab: Lab) -> Found:
+def experiment(lab: Lab) -> Findings:
     names = {"one vector": "reverse-late", "attention": "reverse-additive-both-ways"}
     runs = {
-        name: lab.train(names[name], reverse_recipe(*recipe)) for name, recipe in TRAINED.items()
+        name: lab.train(names[name], reverse_recipe(*recipe))
+        for name, recipe in REVERSING_MODELS.items()
     }
     found = (
-        _lengths(lab, runs)
-        | _vector(lab, runs["one vector"])
+        _quality_by_length(lab, runs)
+        | _probed_vector(lab, runs["one vector"])
         | _distractors(lab)
         | _source_order(lab)
     )
     found |= _gradients() | _teacher(lab) | _word_by_word(lab)
-    return found | (_captions(lab) if lab.full else {})
+    return found | (_caption_quality(lab) if lab.full else {})
 
 
-def _lengths(lab: Lab, runs: dict[str, Run]) -> Found:
-    """The same letters with and without attention: right answers by length, and right letters by
-    position."""
+def _quality_by_length(lab: Lab, runs: dict[str, Run]) -> Findings:
+    """Compare models with and without attention on the same letters: right answers by length, and
+    right letters by position."""
     pairs = list(generate("reverse", lab.few(600), 7, "test"))
     right = {name: _right(run, pairs) for name, run in runs.items()}
     lengths = sorted({len(source.split()) for source, _ in pairs})
@@ -125,9 +129,9 @@ def _right(run: Run, pairs: Sequence[tuple[str, ...]]) -> list[list[bool]]:
     return found
 
 
-def _vector(lab: Lab, run: Run) -> Found:
-    """The encoder's state while it reads, and the letters that a linear probe still finds in the
-    last one.
+def _probed_vector(lab: Lab, run: Run) -> Findings:
+    """Show the encoder's state while it reads, and the letters that a linear probe still finds in
+    the last one.
 
     The probe is least squares from c to each letter of the source, tested on sequences that it has
     not seen.
@@ -165,8 +169,8 @@ def _vector(lab: Lab, run: Run) -> Found:
     }
 
 
-def _distractors(lab: Lab) -> Found:
-    """Five letters to write backwards among letters that mean nothing: how many of those can each
+def _distractors(lab: Lab) -> Findings:
+    """Write five letters backwards among letters that mean nothing: how many of those can each
     model stand?"""
     random = Random(1)
 
@@ -181,38 +185,39 @@ def _distractors(lab: Lab) -> Found:
 
     data = {
         part: lab.pairs(
-            f"distractors-{part}", [pair(random.randrange(MOST + 1)) for _ in range(size)]
+            f"distractors-{part}",
+            [pair(random.randrange(MAX_TRAINED_DISTRACTORS + 1)) for _ in range(size)],
         )
         for part, size in (("train", 8000), ("validation", 100))
     }
-    tests = {count: [pair(count) for _ in range(lab.few(200))] for count in DISTRACTORS}
+    tests = {count: [pair(count) for _ in range(lab.few(200))] for count in TESTED_DISTRACTORS}
     shares: dict[str, list[float]] = {}
-    for name, recipe in TRAINED.items():
+    for name, recipe in REVERSING_MODELS.items():
         run = lab.train(
             f"distractors-{name.replace(' ', '-')}", reverse_recipe(*recipe) | {"data": data}
         )
         shares[name] = [
             float(np.mean([all(row) for row in _right(run, pairs)])) for pairs in tests.values()
         ]
-    lines = [Series(name, DISTRACTORS, values) for name, values in shares.items()]
+    lines = [Series(name, TESTED_DISTRACTORS, values) for name, values in shares.items()]
     curves = Curves(lines, "distractors", "exact match", from_zero=True)
     return {
         "distractors": curves,
-        "most": MOST,
+        "most": MAX_TRAINED_DISTRACTORS,
         "distracted": min(shares["one vector"][:-1]),
         "beyond": shares["one vector"][-1],
         "attention_beyond": shares["attention"][-1],
-        "beyond_count": DISTRACTORS[-1],
+        "beyond_count": TESTED_DISTRACTORS[-1],
     }
 
 
-def _source_order(lab: Lab) -> Found:
-    """Sutskever's trick: on the task `copy` a reversed source brings the first letters of both
+def _source_order(lab: Lab) -> Findings:
+    """Try Sutskever's trick: in the task `copy` a reversed source brings the first letters of both
     sides together."""
     rows = []
-    numbers = Found()
+    numbers = Findings()
     for corpus, order in product(("copy", "reverse"), ("forwards", "backwards")):
-        model = READER | {"reverse_source": order == "backwards"}
+        model = READER_MODEL | {"reverse_source": order == "backwards"}
         run = lab.train(f"{corpus}-{order}", reverse_recipe(model, 300, 6e-3, corpus=corpus))
         exact = float(evaluate(run)["exact_match"])
         loss = last_loss(run, "validation")
@@ -222,9 +227,9 @@ def _source_order(lab: Lab) -> Found:
     return {"source_order": Table(columns, rows, formats=[".2f"]), **numbers}
 
 
-def _gradients() -> Found:
-    """How much the last state depends on an input k steps before: the norm of d h_T / d x_{T-k},
-    untrained cells.
+def _gradients() -> Findings:
+    """Measure how much the last state depends on an input k steps before: the norm of d h_T / d
+    x_{T-k}, untrained cells.
 
     The last state may also look at all states, as Luong's `dot`: then it is the norm of d c / d
     x_{T-k}.
@@ -235,42 +240,45 @@ def _gradients() -> Found:
     def keep(name: str, out_D: Tensor, x_1TD: Tensor) -> None:
         [gradient_1TD] = torch.autograd.grad(out_D.sum(), x_1TD, retain_graph=True)
         sizes_T = gradient_1TD[0].norm(dim=-1)
-        norms[name] = [float(sizes_T[-1 - distance] / sizes_T[-1]) for distance in DISTANCES]
+        norms[name] = [
+            float(sizes_T[-1 - distance] / sizes_T[-1]) for distance in GRADIENT_DISTANCES
+        ]
 
-    for name, cell in CELLS.items():
+    for name, cell in RECURRENT_CELLS.items():
         network = cell(64, 64, batch_first=True)
-        x_1TD = torch.randn(1, max(DISTANCES) + 1, 64, requires_grad=True)
+        x_1TD = torch.randn(1, max(GRADIENT_DISTANCES) + 1, 64, requires_grad=True)
         [h_TD], _ = network(x_1TD)
         keep(name, h_TD[-1], x_1TD)
         keep(f"{name} + attention", (h_TD @ h_TD[-1]).softmax(0) @ h_TD, x_1TD)
-    x = [float(distance) for distance in DISTANCES]
+    x = [float(distance) for distance in GRADIENT_DISTANCES]
     lines = [
         Series(name, x, [math.log10(max(y, 1e-30)) for y in values])
         for name, values in norms.items()
     ]
-    rows = [*zip(DISTANCES, *norms.values(), strict=True)]
+    rows = [*zip(GRADIENT_DISTANCES, *norms.values(), strict=True)]
     return {
         "gradients": Curves(lines, "steps before the end", "log10 of the gradient"),
         "gradient_table": Table(["steps before the end", *norms], rows, formats=[".1e"]),
         "rnn_gradient": norms["rnn"][-1],
         "lstm_gradient": norms["lstm"][-1],
-        "furthest": DISTANCES[-1],
+        "furthest": GRADIENT_DISTANCES[-1],
         "attention_gradient": norms["rnn + attention"][-1],
     }
 
 
-def _teacher(lab: Lab) -> Found:
-    """How often the decoder reads the right letter instead of its own, at equal steps: some seeds
-    of each rate."""
+def _teacher(lab: Lab) -> Findings:
+    """Vary how often the decoder reads the right letter instead of its own, for equal steps and
+    several seeds."""
     seeds = lab.few(3, 1)
     pairs = sorted(generate("reverse", lab.few(600), 7, "test"), key=lambda pair: len(pair[0]))
     rows = []
     exposure = []
     lines = []
     found = {
-        rate: [_taught(lab, rate, lab.seed + n, pairs) for n in range(seeds)] for rate in RATES
+        rate: [_taught(lab, rate, lab.seed + n, pairs) for n in range(seeds)]
+        for rate in TEACHER_FORCING_RATES
     }
-    numbers: Found = {"seeds": seeds}
+    numbers: Findings = {"seeds": seeds}
     for rate, runs in found.items():
         name = f"rate {rate:g}"
         key = f"rate_{rate:g}".replace(".", "_")
@@ -289,7 +297,10 @@ def _teacher(lab: Lab) -> Found:
         exposure.append(
             [name, *(spans[word] for word in ("right", "own", "after_right", "after_own"))]
         )
-    taught, alone = ([one for *_, one in found[rate]] for rate in (RATES[0], RATES[-1]))
+    taught, alone = (
+        [one for *_, one in found[rate]]
+        for rate in (TEACHER_FORCING_RATES[0], TEACHER_FORCING_RATES[-1])
+    )
     numbers["faster"] = sum(
         one["half"] < other["half"] for one, other in zip(taught, alone, strict=True)
     )
@@ -316,7 +327,7 @@ def _taught(
 ) -> tuple[list[int], list[float], dict[str, float]]:
     """The steps and losses of a run, and what it writes: with its own letters before, and with the
     right ones."""
-    recipe = reverse_recipe(ONE_VECTOR, 300, 6e-3)
+    recipe = reverse_recipe(ONE_VECTOR_MODEL, 300, 6e-3)
     run = lab.train(f"teacher-{rate:g}", recipe, teacher_forcing=rate, validate_every=50, seed=seed)
     log = [*run.events()]
     steps, losses = zip(
@@ -353,18 +364,20 @@ def _taught(
     )
 
 
-def _word_by_word(lab: Lab) -> Found:
-    """A dictionary learned from the same pairs, beside the models, for two languages of unlike word
-    order."""
+def _word_by_word(lab: Lab) -> Findings:
+    """Compare the models with a dictionary learned from the same pairs, for two languages of
+    different word order."""
     rows = []
-    numbers = Found()
+    numbers = Findings()
     for language in ("fr", "ko"):
         corpus = f"phrases-en-{language}"
         runs = {
             "one vector": lab.train(
-                f"{corpus}-plain", phrases_recipe(language, ONE_VECTOR | LARGER)
+                f"{corpus}-plain", phrases_recipe(language, ONE_VECTOR_MODEL | SENTENCE_SIZES)
             ),
-            "attention": lab.train(corpus, phrases_recipe(language, BAHDANAU | LARGER)),
+            "attention": lab.train(
+                corpus, phrases_recipe(language, BAHDANAU_MODEL | SENTENCE_SIZES)
+            ),
         }
         pairs = list(generate(corpus, lab.few(1500), 1, "train", range(3, 8)))
         tests = list(generate(corpus, lab.few(100), 1, "test", range(3, 8)))
@@ -414,9 +427,9 @@ def word_by_word(
     return [" ".join(best.get(word, word) for word in words(source.lower())) for source in sources]
 
 
-def _captions(lab: Lab) -> Found:
-    """Multi30k: BLEU by length, word by word, with one vector in both orders of the source, and
-    with attention."""
+def _caption_quality(lab: Lab) -> Findings:
+    """Translate Multi30k: BLEU by length, word by word, with one vector in both orders of the
+    source, and with attention."""
     assert lab.full is not None
     models: dict[str, Tree] = {
         "one vector": {"bidirectional": False},

@@ -1,5 +1,5 @@
-"""Chapter 5: what each part of the Transformer is for, by leaving it out; its masks, its norm, its
-time."""
+"""Chapter 5: the purpose of each part of the Transformer, shown by leaving it out; its masks, its
+norm, its time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from regard.api import Run, evaluate
 from regard.config import Tree
 from regard.course.lab import (
-    TRANSFORMER,
-    Found,
+    TRANSFORMER_MODEL,
+    Findings,
     Lab,
     captions_recipe,
     last_loss,
@@ -40,20 +40,20 @@ from regard.views.report import Branch, Curves, HeatMap, HeatMaps, Series, Table
 from regard.views.report import Tree as Drawn
 from regard.views.show import positions
 
-NARROW = TRANSFORMER | {"width": 48, "feed_forward": 96, "norm": "pre"}
-DEPTHS = (2, 6, 12)
-VARIANTS: dict[str, Tree] = {
+NARROW_MODEL = TRANSFORMER_MODEL | {"width": 48, "feed_forward": 96, "norm": "pre"}
+COMPARED_DEPTHS = (2, 6, 12)
+BLOCK_VARIANTS: dict[str, Tree] = {
     "whole, norm first": {},
     "whole, norm last": {"norm": "post"},
     "without residual": {"residual": False},
     "without norm": {"norm": "none"},
 }
-LENGTHS = (8, 32, 128, 256)
-SHOWN = 6
-"""Dimensions of a word for which LayerNorm is worked out."""
+TIMED_LENGTHS = (8, 32, 128, 256)
+SHOWN_DIMENSIONS = 6
+"""Number of dimensions of a word for which LayerNorm is worked out."""
 
 
-def experiment(lab: Lab) -> Found:
+def experiment(lab: Lab) -> Findings:
     whole = lab.train("reverse-transformer", reverse_transformer())
     matrix, waves, shifts, _ = positions().parts
     drawn = (
@@ -62,16 +62,16 @@ def experiment(lab: Lab) -> Found:
         | _stages(whole)
         | _forward(whole)
     )
-    left_out = _order(lab, whole) | _look_ahead(lab, whole) | _depth(lab)
+    left_out = _without_positions(lab, whole) | _without_mask(lab, whole) | _depth(lab)
     return drawn | left_out | _normed() | _times(lab)
 
 
-def _masks(run: Run) -> Found:
-    """Who may look at whom in a batch of test sentences of unequal lengths, as the model itself has
-    it."""
+def _masks(run: Run) -> Findings:
+    """Show who may look at whom in a batch of test sentences of unequal lengths, as the model
+    computes it."""
     test = examples_of(run, "test")
     model = run.load_model()
-    parts = Found()
+    parts = Findings()
     by_length = np.argsort(test.lengths, kind="stable")
     batch = test.batch(by_length[[0, len(by_length) // 4, len(by_length) // 2]])
     with recording() as recorded, torch.inference_mode():
@@ -96,9 +96,9 @@ def _masks(run: Run) -> Found:
     return parts
 
 
-def _stages(run: Run) -> Found:
-    """What every part of the model gives out for "a b c d": shape, mean and deviation; and which
-    part reads which."""
+def _stages(run: Run) -> Findings:
+    """Show the output of every part of the model for "a b c d", with shape, mean and deviation, and
+    which part reads which."""
     model = run.load_model()
     rows = list[list[Any]]()
     made = dict[Any, str]()
@@ -124,16 +124,15 @@ def _stages(run: Run) -> Found:
         "stages": Table(
             ["part", "class", "shape", "mean", "deviation"], rows, folded=True, formats=[".2f"]
         ),
-        "diagram": [_flow(node, made, encoded) for node in (encoded, [*made][-1])],
+        "diagram": [_data_flow(node, made, encoded) for node in (encoded, [*made][-1])],
     }
 
 
-def _flow(last: Any, made: Mapping[Any, str], encoded: Any) -> Drawn:
-    """What each part reads, from the last one back to the embeddings, by the graph that autograd
-    keeps.
+def _data_flow(last: Any, made: Mapping[Any, str], encoded: Any) -> Drawn:
+    """A tree of what each part reads, from the last one back to the embeddings, by autograd's graph.
 
-    What several parts read is followed once, and muted where it is read again; the encoder is a
-    drawing of its own.
+    A part that several others read is followed once, and muted where it is read again; the encoder
+    has a drawing of its own.
     """
 
     def read_by(node: Any) -> Iterator[Any]:
@@ -159,7 +158,7 @@ def _flow(last: Any, made: Mapping[Any, str], encoded: Any) -> Drawn:
     return Drawn(branches)
 
 
-def _forward(run: Run) -> Found:
+def _forward(run: Run) -> Findings:
     """The encoder's first block for "a b c d", computed here from its weights, a matrix for each
     stage."""
     text = "a b c d"
@@ -167,7 +166,7 @@ def _forward(run: Run) -> Found:
     source = source_tokens(run, [text])
     block = model.encoder[0]
     attention = block.self_attention
-    width = TRANSFORMER["width"]
+    width = TRANSFORMER_MODEL["width"]
     labels = [*text.split(), "⏎"]
     vocabulary = run.tokenizers["source"].tokens(range(model.source_embedding.num_embeddings))
     with torch.inference_mode():
@@ -224,11 +223,11 @@ def _forward(run: Run) -> Found:
 
 
 def _layer_norm(norm: nn.LayerNorm, x_D: Tensor) -> Table:
-    """The first dimensions of one word: x -> (x - mean) / deviation * gain + bias."""
+    """Show the first dimensions of one word: x -> (x - mean) / deviation * gain + bias."""
     mean = float(x_D.mean())
     deviation = float((x_D.var(correction=0) + norm.eps).sqrt())
     rows = []
-    for place in range(SHOWN):
+    for place in range(SHOWN_DIMENSIONS):
         x = x_D[place].item()
         gain = norm.weight[place].item()
         bias = norm.bias[place].item()
@@ -247,9 +246,10 @@ def _layer_norm(norm: nn.LayerNorm, x_D: Tensor) -> Table:
     return Table(columns, rows, formats=[".3f"])
 
 
-def _order(lab: Lab, whole: Run) -> Found:
-    """Without positions, where the order of the source matters and where it does not."""
-    numbers = Found()
+def _without_positions(lab: Lab, whole: Run) -> Findings:
+    """Train without positions on tasks for which the order of the source matters, and for which it
+    does not."""
+    numbers = Findings()
     corpora = ("reverse", "copy", "sort")
     kinds = ("sinusoidal", "none")
     for corpus, kind in product(corpora, kinds):
@@ -259,7 +259,7 @@ def _order(lab: Lab, whole: Run) -> Found:
         numbers[f"{corpus}_{kind}"] = float(evaluate(run)["exact_match"])
     for kind in kinds:
         name = f"phrases-positions-{kind}"
-        recipe = phrases_recipe("fr", TRANSFORMER | {"positions": kind}, 3e-3)
+        recipe = phrases_recipe("fr", TRANSFORMER_MODEL | {"positions": kind}, 3e-3)
         if lab.full:
             name = "multi30k-late"
             recipe = captions_recipe(lab.full)
@@ -278,8 +278,8 @@ def _order(lab: Lab, whole: Run) -> Found:
     }
 
 
-def _look_ahead(lab: Lab, whole: Run) -> Found:
-    """Trained with and without the mask: the loss, and what is written."""
+def _without_mask(lab: Lab, whole: Run) -> Findings:
+    """Train with and without the mask: the loss, and the output."""
     if lab.full:
         recipe = captions_recipe(lab.full)
         whole = lab.train("multi30k-late", recipe)
@@ -287,7 +287,7 @@ def _look_ahead(lab: Lab, whole: Run) -> Found:
         recipe = reverse_transformer()
     cheat = lab.train("look-ahead", recipe | {"model": recipe["model"] | {"look_ahead": True}})
     rows = []
-    numbers = Found()
+    numbers = Findings()
     for name, title, run in (("masked", "with the mask", whole), ("look_ahead", "without", cheat)):
         loss = last_loss(run, "train")
         metrics = evaluate(run)
@@ -301,15 +301,15 @@ def _look_ahead(lab: Lab, whole: Run) -> Found:
     return {"look_ahead": Table(columns, rows, formats=["", ".3f", ".2f", ".1f"]), **numbers}
 
 
-def _depth(lab: Lab) -> Found:
-    """The validation loss of encoders of several depths after the same short training; nan where it
-    diverged."""
-    losses: dict[str, list[float]] = {name: [] for name in VARIANTS}
-    depths = DEPTHS[:1] if lab.quick else DEPTHS
+def _depth(lab: Lab) -> Findings:
+    """Measure the validation loss of encoders of several depths after the same short training; nan
+    if it diverged."""
+    losses: dict[str, list[float]] = {name: [] for name in BLOCK_VARIANTS}
+    depths = COMPARED_DEPTHS[:1] if lab.quick else COMPARED_DEPTHS
     for depth in depths:
-        for name, changes in VARIANTS.items():
+        for name, changes in BLOCK_VARIANTS.items():
             recipe = reverse_recipe(
-                NARROW | {"encoder_layers": depth} | changes, 200, 3e-3, warmup=60
+                NARROW_MODEL | {"encoder_layers": depth} | changes, 200, 3e-3, warmup=60
             )
             try:
                 run = lab.train(
@@ -345,9 +345,9 @@ def _depth(lab: Lab) -> Found:
     }
 
 
-def _normed() -> Found:
-    """How much the normalised states of one sentence change with the sentences beside it: BatchNorm
-    and LayerNorm."""
+def _normed() -> Findings:
+    """Show how much the normalised states of one sentence change with the sentences beside it:
+    BatchNorm and LayerNorm."""
     torch.manual_seed(1)
     width = 32
     own = 4
@@ -375,25 +375,26 @@ def _normed() -> Found:
 
 
 def _batch_norm(x_BLD: Tensor) -> Tensor:
-    """Over sentences and positions, padding included, as nn.BatchNorm1d in training."""
+    """Batch normalisation over sentences and positions, padding included, like nn.BatchNorm1d in
+    training."""
     normed_BDL: Tensor = nn.BatchNorm1d(x_BLD.shape[-1])(x_BLD.transpose(1, 2))
     return normed_BDL.transpose(1, 2).detach()
 
 
-def _times(lab: Lab) -> Found:
-    """Seconds of a training step of an LSTM and of a Transformer of like size, for 16 sentences of
-    each length."""
+def _times(lab: Lab) -> Findings:
+    """Measure the seconds of a training step of an LSTM and of a Transformer of similar size, for
+    16 sentences of each length."""
     configs = {
         "LSTM": RNNConfig(cell="lstm", embedding=128, hidden=128, layers=2),
         "Transformer": TransformerConfig(
             width=128, heads=4, encoder_layers=2, decoder_layers=2, feed_forward=256
         ),
     }
-    lengths = LENGTHS[:2] if lab.quick else LENGTHS
+    lengths = TIMED_LENGTHS[:2] if lab.quick else TIMED_LENGTHS
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     series = []
     rows = []
-    numbers = Found(cuda="cuda" in devices)
+    numbers = Findings(cuda="cuda" in devices)
     for device in devices:
         taken = {
             name: [
@@ -429,7 +430,7 @@ def _times(lab: Lab) -> Found:
 
 
 def _step_seconds(model: nn.Module, length: int) -> float:
-    """The least of five forward and backward passes: the one that other programs disturbed
+    """The least time of five forward and backward passes: the one that other programs disturbed
     least."""
     device = next(model.parameters()).device
     side = Padded.of(torch.randint(4, 100, (16, length)), torch.full((16,), length)).to(device)

@@ -13,38 +13,37 @@ import numpy as np
 
 from regard.api import Run, explain, features, load, vectors
 from regard.config import Tree
-from regard.course.lab import Found, Lab, built_in, flat, text_recipe, training_of
+from regard.course.lab import MODEL_TITLES, Findings, Lab, built_in, flat, text_recipe, training_of
 from regard.data.corpora import AmbiguousSentence, Part, meanings
 from regard.views.report import Cell, Curves, Numbers, Series, Table
 
-BLOCKS: Tree = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0}
-MODELS: dict[str, tuple[Tree, int, float]] = {
+WORD_BLOCK_SIZES: Tree = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0}
+PRETRAINED_MODELS: dict[str, tuple[Tree, int, float]] = {
     "word2vec": ({"kind": "word2vec", "width": 64}, 200, 1e-2),
     "elmo": (
         {"kind": "elmo", "words": "tokens", "width": 32, "hidden": 64, "dropout": 0.0},
         300,
         5e-3,
     ),
-    "gpt": ({"kind": "gpt", **BLOCKS, "norm": "post"}, 200, 2e-3),
-    "bert": ({"kind": "bert", **BLOCKS, "next_sentence": False}, 800, 2e-3),
+    "gpt": ({"kind": "gpt", **WORD_BLOCK_SIZES, "norm": "post"}, 200, 2e-3),
+    "bert": ({"kind": "bert", **WORD_BLOCK_SIZES, "next_sentence": False}, 800, 2e-3),
 }
 """Model, steps and learning rate."""
-NAMES = {"word2vec": "word2vec", "elmo": "ELMo", "gpt": "GPT", "bert": "BERT"}
-SENTENCES = {
+HOMONYM_SENTENCES = {
     "ko": (
         "배",
         [f"민수는 어제 배를 {verb}." for verb in ("탔어요", "놓쳤어요", "깎았어요", "주물렀어요")],
     ),
     "en": ("bank", [f"Anna said the bank {verb} today." for verb in ("paid", "hired", "flooded")]),
 }
-HOMONYMS: dict[Part, int] = {"train": 1500, "test": 500}
-PRONOUNS: dict[Part, int] = {"train": 600, "test": 200}
-"""How many sentences a probe is fitted on, and asked about."""
-NEAREST = 3
+HOMONYM_COUNTS: dict[Part, int] = {"train": 1500, "test": 500}
+PRONOUN_COUNTS: dict[Part, int] = {"train": 600, "test": 200}
+"""Numbers of sentences on which a probe is fitted and tested."""
+NEIGHBOURS_SHOWN = 3
 
 
 def _run(lab: Lab, language: str, name: str) -> Run:
-    model, steps, rate = MODELS[name]
+    model, steps, rate = PRETRAINED_MODELS[name]
     corpus = f"meanings-{language}"
     training = training_of(steps, rate, warmup=30, batch_tokens=2048, decode=0)
     recipe = text_recipe(model, built_in(corpus, 8000, 200), {"kind": "word"}, training)
@@ -75,7 +74,7 @@ def _at(run: Run, marks: Sequence[AmbiguousSentence], layer: int) -> Numbers:
 
 
 def _probe(known: Numbers, labels: Sequence[str], asked: Numbers) -> list[str]:
-    """What a linear classifier, fitted by least squares with a penalty, says of each vector."""
+    """The class of each vector by a linear classifier, fitted by least squares with a penalty."""
     classes = sorted({*labels})
     mean = known.mean(0)
     deviation = known.std(0) + 1e-3
@@ -93,7 +92,7 @@ def _probed(run: Run, language: str, layer: int, lab: Lab) -> dict[str, float]:
     meaning.
     """
     known, asked = (
-        _marked(language, part, "homonym", lab.few(n, 60)) for part, n in HOMONYMS.items()
+        _marked(language, part, "homonym", lab.few(n, 60)) for part, n in HOMONYM_COUNTS.items()
     )
     nouns = _marked(language, "train", "noun", lab.few(500))
     at_known, at_asked, at_nouns = (_at(run, marks, layer) for marks in (known, asked, nouns))
@@ -117,20 +116,20 @@ def _unit(rows: Numbers) -> Numbers:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-def _meanings(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
-    """A probe of each layer of each model."""
+def _meaning_probes(lab: Lab, language: str, runs: dict[str, Run]) -> Findings:
+    """Probe each layer of each model."""
     rows = []
     lines = []
-    numbers = Found()
+    numbers = Findings()
     for name, run in runs.items():
         depth = run.load_model().depth
         by_layer = [_probed(run, language, layer, lab) for layer in range(depth + 1)]
         for layer, found in enumerate(by_layer):
-            rows.append([NAMES[name], layer, *found.values()])
+            rows.append([MODEL_TITLES[name], layer, *found.values()])
         for side in ("before", "after") if depth else ():
             lines.append(
                 Series(
-                    f"{NAMES[name]}, {side}",
+                    f"{MODEL_TITLES[name]}, {side}",
                     [*range(depth + 1)],
                     [found[side] for found in by_layer],
                 )
@@ -145,10 +144,10 @@ def _meanings(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     return {f"{language}_probes": table, f"{language}_curves": curves, **numbers}
 
 
-def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
-    """One word in a few sentences, as `regard vectors` shows it, with the nearest words that have
+def _homonym_vectors(lab: Lab, language: str, runs: dict[str, Run]) -> Findings:
+    """Show one word in a few sentences, as `regard vectors` does, with the nearest words that have
     one meaning; and over many sentences, the cosines of equal and of other meanings."""
-    word, texts = SENTENCES[language]
+    word, texts = HOMONYM_SENTENCES[language]
     shown = vectors(runs["bert"], texts, word=word)
     nouns = _marked(language, "train", "noun", lab.few(500))
     places = [
@@ -162,7 +161,7 @@ def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     for name in ("word2vec", "bert"):
         cosine = _unit(_at(runs[name], asked, -1)) @ _unit(_at(runs[name], nouns, -1)).T
         words = (
-            [*dict.fromkeys(_word(nouns[n]) for n in order)][:NEAREST]
+            [*dict.fromkeys(_word(nouns[n]) for n in order)][:NEIGHBOURS_SHOWN]
             for order in np.argsort(-cosine)
         )
         near[name] = [", ".join(row) for row in words]
@@ -183,11 +182,11 @@ def _sentences(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     }
 
 
-def _mix(lab: Lab, elmo: Run) -> Found:
-    """ELMo's weights of its layers, learned by two tasks on the frozen model: what a homonym means,
-    and which it is."""
+def _layer_mix(lab: Lab, elmo: Run) -> Findings:
+    """Show ELMo's weights of its layers, learned by two tasks on the frozen model: what a homonym
+    means, and which word it is."""
     rows = []
-    numbers = Found()
+    numbers = Findings()
     for task in ("meaning", "word"):
         file = lab.runs / f"{task}.jsonl"
         with file.open("w", encoding="utf-8") as stream:
@@ -226,13 +225,13 @@ def _mix(lab: Lab, elmo: Run) -> Found:
     }
 
 
-def _pronouns(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
-    """Of the two nouns before a pronoun, which one it stands for: by BERT's attention, and by a
+def _pronoun_probes(lab: Lab, language: str, runs: dict[str, Run]) -> Findings:
+    """Find which of the two nouns before a pronoun it refers to: by BERT's attention, and by a
     probe of its vector."""
     bert = runs["bert"]
     loaded = load(runs["bert"])
     known, marks = (
-        _marked(language, part, "pronoun", lab.few(n, 40)) for part, n in PRONOUNS.items()
+        _marked(language, part, "pronoun", lab.few(n, 40)) for part, n in PRONOUN_COUNTS.items()
     )
     both = sum({mark.decided_by for mark in marks})
     followed = list[list[bool]]()
@@ -263,13 +262,14 @@ def _pronouns(lab: Lab, language: str, runs: dict[str, Run]) -> Found:
     return {f"{language}_pronouns": table, **dict(zip(keys, measured.values(), strict=True))}
 
 
-def experiment(lab: Lab) -> Found:
-    """Four models a language: what their vectors know of a homonym and of a pronoun, and where they
-    know it from."""
+def experiment(lab: Lab) -> Findings:
+    """Train four models per language: what their vectors know of a homonym and of a pronoun, and
+    from which layer."""
     runs = {
-        language: {name: _run(lab, language, name) for name in MODELS} for language in SENTENCES
+        language: {name: _run(lab, language, name) for name in PRETRAINED_MODELS}
+        for language in HOMONYM_SENTENCES
     }
-    found = _mix(lab, runs["ko"]["elmo"])
-    for part, own in product((_meanings, _sentences, _pronouns), runs.items()):
+    found = _layer_mix(lab, runs["ko"]["elmo"])
+    for part, own in product((_meaning_probes, _homonym_vectors, _pronoun_probes), runs.items()):
         found |= part(lab, *own)
     return found
