@@ -20,8 +20,8 @@ pytest.importorskip("PIL")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from regard.studio.runs import Runs  # noqa: E402
-from regard.studio.served import Settings  # noqa: E402
 from regard.studio.server import app  # noqa: E402
+from regard.studio.settings import Settings  # noqa: E402
 
 SIZES = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 32}
 PHRASES = {

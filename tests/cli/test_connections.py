@@ -22,7 +22,7 @@ httpx = pytest.importorskip("httpx2")
 
 import uvicorn  # noqa: E402
 
-from regard.studio.connections import Limits, Server, limited_protocol  # noqa: E402
+from regard.studio.connections import ConnectionLimits, Server, limited_protocol  # noqa: E402
 
 HEAD = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n"
 LATE = b'{"error": "the headers did not come in 0.5 seconds"}'
@@ -32,7 +32,10 @@ LATE = b'{"error": "the headers did not come in 0.5 seconds"}'
 def served(most: int, answer: Any, headers: float = 0.5) -> Iterator[int]:
     """The port of a server with short timers in a thread."""
     config = uvicorn.Config(
-        answer, http=limited_protocol(most, body=0.5, headers=headers), ws="none", log_config=None
+        answer,
+        http=limited_protocol(most, body_seconds=0.5, header_seconds=headers),
+        ws="none",
+        log_config=None,
     )
     server = Server(config, 1, lambda: None)
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -116,10 +119,10 @@ def test_one_connection_too_many_closes_the_one_that_waited_longest_for_a_reques
 
 def test_limits_leave_handles_for_files() -> None:
     for handles in (0, 20, 90, 200, 1000, 10**6):
-        limits = Limits.within(handles)
+        limits = ConnectionLimits.within(handles)
         assert limits.connections >= 8
         assert limits.connections <= 8 or limits.connections + limits.backlog < handles
-    assert Limits.within(10**6) == Limits(1000, 128)
+    assert ConnectionLimits.within(10**6) == ConnectionLimits(1000, 128)
 
 
 # The commands, with real work

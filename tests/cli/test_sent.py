@@ -34,11 +34,12 @@ from regard.training.check import check
 
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
-from regard.studio import sent, served  # noqa: E402
+from regard.studio import sent, verbs  # noqa: E402
+from regard.studio.batching import Batcher, QueuedRequest  # noqa: E402
 from regard.studio.checker import Checker  # noqa: E402
-from regard.studio.runs import examples_of  # noqa: E402
-from regard.studio.served import Batcher, Job, Settings  # noqa: E402
+from regard.studio.runs import offered_inputs  # noqa: E402
 from regard.studio.server import app  # noqa: E402
+from regard.studio.settings import Settings  # noqa: E402
 
 LOCAL = "http://127.0.0.1"
 
@@ -454,7 +455,7 @@ def test_a_run_of_sent_data_stays_confined(runs: Runs, tmp_path: Path) -> None:
     tree["data"] |= {"validation": {"split": 0.1}, "test": None}
     for within, shown in ((str(sent_folder), False), (None, True)):
         run = Run.open(folder).under(recipe_of(tree | {"within": within}))
-        assert any(example.startswith("data:") for example in examples_of(run)) is shown
+        assert any(example.startswith("data:") for example in offered_inputs(run)) is shown
 
 
 def test_the_owner_of_a_run_may_evaluate_any_file(runs: Runs, tmp_path: Path) -> None:
@@ -649,7 +650,7 @@ def test_an_answer_of_too_many_numbers_is_refused(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert client.post("/runs/tiny/explain", json={"input": "a b"}).status_code == 200
-    monkeypatch.setattr(served, "NUMBERS", 10)
+    monkeypatch.setattr(verbs, "MAX_ANSWER_NUMBERS", 10)
     answer = client.post("/runs/tiny/explain", json={"input": "a b", "target": "b a"})
     assert (answer.status_code, answer.json()["error"]) == (
         422,
@@ -689,10 +690,10 @@ def test_what_others_wait_for_goes_on_without_what_is_given_up() -> None:
             stop_if_given_up()
         return inputs
 
-    batcher = Batcher(window=0.2, most=4, room=8)
+    batcher = Batcher(window=0.2, max_inputs=4, max_waiting=8)
     long, short = (
-        Job(["long"], compute, "kind", length=900),
-        Job(["short"], compute, "kind", length=9),
+        QueuedRequest(["long"], compute, "kind", length=900),
+        QueuedRequest(["short"], compute, "kind", length=9),
     )
     batcher.submit(long)
     answer = batcher.submit(short)
@@ -700,7 +701,7 @@ def test_what_others_wait_for_goes_on_without_what_is_given_up() -> None:
     long.give_up()
     assert answer.result(60) == ["short"]
     assert computed == [["long", "short"], ["short"]]
-    waiting = Job(["long"], compute, "kind")
+    waiting = QueuedRequest(["long"], compute, "kind")
     waiting.give_up()
     batcher.submit(waiting)
     batcher.close()

@@ -28,10 +28,11 @@ TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
 from fastapi import HTTPException  # noqa: E402
 
-from regard.studio import jobs  # noqa: E402
-from regard.studio.runs import examples_of  # noqa: E402
-from regard.studio.served import Batcher, Job, Settings  # noqa: E402
+from regard.studio import jobs, long_verbs  # noqa: E402
+from regard.studio.batching import Batcher, QueuedRequest  # noqa: E402
+from regard.studio.runs import offered_inputs  # noqa: E402
 from regard.studio.server import app  # noqa: E402
+from regard.studio.settings import Settings  # noqa: E402
 
 LOCAL = "http://127.0.0.1"
 LETTERS = [f"{a} {b} {c}" for a in "abcd" for b in "abcd" for c in "abcd"]
@@ -313,7 +314,7 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
 )
 def test_examples_are_inputs_of_the_run(runs: Runs, name: str) -> None:
     run = regard.load(runs[name], device="cpu")
-    examples = examples_of(run)
+    examples = offered_inputs(run)
     assert examples
     given = [one.split("\t") if "\t" in one else one for one in examples]  # as the page does
     assert [one.input for one in run.predict(given)] == examples
@@ -579,29 +580,29 @@ def test_a_batch_has_one_kind_and_about_one_length() -> None:
         computed.append(inputs)
         return [one * 2 for one in inputs]
 
-    batcher = Batcher(window=0, most=3, room=8)
-    first = batcher.submit(Job([0], compute))
+    batcher = Batcher(window=0, max_inputs=3, max_waiting=8)
+    first = batcher.submit(QueuedRequest([0], compute))
     while len(batcher):  # until the thread has taken it
         pass
     given = [("a", 10), ("b", 30), ("a", 29), ("a", 90), ("a", 11), ("a", 12)]
-    futures = [batcher.submit(Job([n], compute, kind, length=n)) for kind, n in given]
-    assert batcher.submit(Job([5], compute)).cancel()
+    futures = [batcher.submit(QueuedRequest([n], compute, kind, length=n)) for kind, n in given]
+    assert batcher.submit(QueuedRequest([5], compute)).cancel()
     with pytest.raises(HTTPException, match="the queue is full"):
-        batcher.submit(Job([1, 2], compute))
+        batcher.submit(QueuedRequest([1, 2], compute))
     held.set()
     batcher.close()  # finishes what is queued
     assert computed == [[0], [10, 11, 12], [30], [29, 90]]
     assert [future.result() for future in (first, *futures)] == [[0], *([2 * n] for _, n in given)]
     with pytest.raises(HTTPException, match="the queue is full"):
-        batcher.submit(Job([1], compute))
+        batcher.submit(QueuedRequest([1], compute))
 
 
 def test_one_at_fault_fails_alone() -> None:
     def compute(inputs: list[Any]) -> list[Any]:
         return [1 / one for one in inputs]
 
-    batcher = Batcher(window=0.2, most=8, room=8)
-    good, bad, other = (batcher.submit(Job([n], compute, "kind")) for n in (1, 0, 2))
+    batcher = Batcher(window=0.2, max_inputs=8, max_waiting=8)
+    good, bad, other = (batcher.submit(QueuedRequest([n], compute, "kind")) for n in (1, 0, 2))
     assert (good.result(60), other.result(60)) == ([1], [0.5])
     with pytest.raises(ZeroDivisionError):
         bad.result(60)
@@ -843,12 +844,12 @@ def test_jobs_are_cancelled_and_bounded(job_client: Any, monkeypatch: pytest.Mon
         progress("reading", 1, 2)
         return {"result": body.recipe}
 
-    monkeypatch.setattr(jobs, "checked", held_check)
+    monkeypatch.setattr(long_verbs, "_check", held_check)
     first = job_client.post("/check", json={"recipe": "task: first"}).json()["id"]
     started.wait(60)
     waiting = [
         job_client.post("/check", json={"recipe": f"task: {n}"}).json()["id"]
-        for n in range(jobs.WAITING)
+        for n in range(jobs.MAX_WAITING_JOBS)
     ]
     full = job_client.post("/check", json={"recipe": "task: more"})
     assert (full.status_code, full.headers["retry-after"]) == (503, "10")
@@ -860,7 +861,7 @@ def test_jobs_are_cancelled_and_bounded(job_client: Any, monkeypatch: pytest.Mon
         assert time.monotonic() < end
     states = [job_client.get(f"/jobs/{job}").json()["state"] for job in (first, *waiting)]
     assert states == ["cancelled", "done", *["cancelled"] * (len(waiting) - 1)]
-    monkeypatch.setattr(jobs, "CHECK_SECONDS", -1.0)
+    monkeypatch.setattr(long_verbs, "CHECK_SECONDS", -1.0)
     assert (
         done(job_client, "/check", recipe="task: late")["error"]
         == "it was stopped after -1 seconds"

@@ -29,9 +29,9 @@ from tiny import TINY
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
 from regard.cli.serving import run_folders  # noqa: E402
-from regard.studio.runs import KEPT, Runs  # noqa: E402
-from regard.studio.served import Settings  # noqa: E402
+from regard.studio.runs import MAX_RUNS_IN_MEMORY, Runs  # noqa: E402
 from regard.studio.server import app  # noqa: E402
+from regard.studio.settings import Settings  # noqa: E402
 
 LOCAL = "http://127.0.0.1"
 RECIPE = yaml.safe_dump(TINY)
@@ -102,7 +102,7 @@ def test_only_this_page_may_ask(root: Path, runs: Runs, client: Any) -> None:
 def test_runs_are_loaded_when_they_are_asked_for(
     root: Path, runs: Runs, client: Any, tmp_path: Path
 ) -> None:
-    for number in range(KEPT + 1):
+    for number in range(MAX_RUNS_IN_MEMORY + 1):
         shutil.copytree(root / "tiny", root / f"run-{number}")
     (root / "broken").mkdir()
     (root / "broken" / "recipe.yaml").write_text("task: [")
@@ -113,11 +113,11 @@ def test_runs_are_loaded_when_they_are_asked_for(
     assert {run["parameters"] for run in listed.values()} == {
         sum(one.numel() for one in model.parameters())
     }
-    for number in range(KEPT + 1):
+    for number in range(MAX_RUNS_IN_MEMORY + 1):
         assert (
             client.post(f"/runs/run-{number}/predict", json={"inputs": ["a b"]}).status_code == 200
         )
-    assert list(runs.served) == [f"run-{number}" for number in range(1, KEPT + 1)]
+    assert list(runs.served) == [f"run-{number}" for number in range(1, MAX_RUNS_IN_MEMORY + 1)]
     before = runs.served["run-1"]
     best = root / "run-1" / "best"
     best.write_text(best.read_text())  # as a training does that goes on

@@ -64,8 +64,8 @@ def serve(
 ) -> None:
     """Serve runs over HTTP: one route for each verb, requests of all clients computed together."""
     _expect_server("regard serve")
-    from regard.studio.served import Settings
     from regard.studio.server import serve as answer
+    from regard.studio.settings import Settings
 
     settings = Settings(
         host, port, token or None, window / 1000, batch, queue, timeout, grace=grace
@@ -106,8 +106,8 @@ def studio(
     """See, try, compare and train runs in the browser; the HTTP API of `serve` beside it."""
     _expect_server("regard studio")
     from regard.studio.runs import Runs
-    from regard.studio.served import Settings
     from regard.studio.server import serve as answer
+    from regard.studio.settings import Settings
 
     settings = Settings(host, port, token or None)
     root = Path("runs")

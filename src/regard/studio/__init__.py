@@ -12,7 +12,7 @@ def deployment(run: str | Path, *, device: str = "auto", **settings: Any) -> Any
     """The server of a run (server.py) as a `ray.serve.Deployment`; each replica loads the run's
     model.
 
-    `settings` are fields of `Settings` (served.py): without a `token` only requests to this
+    `settings` are fields of `Settings` (settings.py): without a `token` only requests to this
     machine's own name are answered. `.options(num_replicas=2, ray_actor_options={"num_gpus":
     1}).bind()` is Ray's own; the folder must be there under the same path on every node.
     """
@@ -21,13 +21,13 @@ def deployment(run: str | Path, *, device: str = "auto", **settings: Any) -> Any
 
     def build() -> Any:
         from regard.api import load
-        from regard.studio.served import Settings
         from regard.studio.server import app
+        from regard.studio.settings import Settings
 
         return app({folder.name: load(folder, device=device)}, Settings(**settings))
 
     from regard.runs.run import Run
-    from regard.studio.served import Settings
+    from regard.studio.settings import Settings
 
     Run(
         folder

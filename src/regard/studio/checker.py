@@ -21,9 +21,12 @@ from typing import Any
 
 from regard.errors import DataError, Problem, RegardError
 
-IDLE, PAUSE, ENDING = 300.0, 0.1, 5.0
-"""Seconds after which a process without work ends; seconds between two looks at whether a check is
-still wanted; seconds that a process may take to end."""
+IDLE_SECONDS = 300.0
+"""Seconds after which a process without work ends."""
+POLL_SECONDS = 0.1
+"""Seconds between two looks at whether a check is still wanted."""
+END_SECONDS = 5.0
+"""Seconds that a process may take to end."""
 
 
 class Checker:
@@ -58,23 +61,22 @@ class Checker:
             "out": None if out is None else str(out),
         }
         try:
-            answer = self._asked(json.dumps(question).encode() + b"\n", wanted)
+            answer = self._answer_to(json.dumps(question).encode() + b"\n", wanted)
         except BaseException:
             self.close()
             raise
-        told = json.loads(answer)
-        if "problems" in told:
-            raise RegardError(problems=[Problem(**problem) for problem in told["problems"]])
-        if "failed" in told:
-            raise RuntimeError(told["failed"])
-        return told["result"], told["sentences"]
+        reply = json.loads(answer)
+        if "problems" in reply:
+            raise RegardError(problems=[Problem(**problem) for problem in reply["problems"]])
+        if "failed" in reply:
+            raise RuntimeError(reply["failed"])
+        return reply["result"], reply["sentences"]
 
-    def _asked(self, question: bytes, wanted: Callable[[], None]) -> bytes:
-        """The answer of the process; of a new one where the old one had no work and has just
-        ended."""
+    def _answer_to(self, question: bytes, wanted: Callable[[], None]) -> bytes:
+        """The answer of the process; of a new one if the old one had no work and has just ended."""
         for _ in range(2):
             self._ask(question)
-            if answer := self._answer(wanted):
+            if answer := self._next_line(wanted):
                 return answer
             if self.close() != 0:
                 break
@@ -84,7 +86,8 @@ class Checker:
     def _ask(self, question: bytes) -> None:
         if self._process is None or self._process.poll() is not None:
             self.close()
-            self._answers, self._ended = queue.Queue(), False
+            self._answers = queue.Queue()
+            self._ended = False
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "regard.studio.checker"],
                 stdin=subprocess.PIPE,
@@ -99,11 +102,11 @@ class Checker:
             self._process.stdin.write(question)
             self._process.stdin.flush()
 
-    def _answer(self, wanted: Callable[[], None]) -> bytes:
-        """The next line; empty where the process has ended without one."""
+    def _next_line(self, wanted: Callable[[], None]) -> bytes:
+        """The next line; empty if the process has ended without one."""
         while True:
             try:
-                answer = self._answers.get(timeout=PAUSE)
+                answer = self._answers.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 wanted()
             else:
@@ -113,12 +116,13 @@ class Checker:
     def close(self) -> int | None:
         """End the process and all that it has started: its exit code, 0 if it had ended for want of
         work."""
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is None:
             return None
         with suppress(subprocess.TimeoutExpired):
             if self._ended:
-                process.wait(ENDING)
+                process.wait(END_SECONDS)
         with suppress(OSError):
             if hasattr(os, "killpg"):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -153,10 +157,10 @@ def main() -> None:
     threading.Thread(target=_listen, args=(questions,), daemon=True).start()
     while True:
         try:
-            question = json.loads(questions.get(timeout=IDLE))
+            question = json.loads(questions.get(timeout=IDLE_SECONDS))
         except queue.Empty:
             return
-        out.write(json.dumps(_answered(**question)).encode() + b"\n")
+        out.write(json.dumps(_check_answer(**question)).encode() + b"\n")
         out.flush()
 
 
@@ -166,17 +170,17 @@ def _listen(questions: queue.Queue[bytes]) -> None:
     os._exit(1)  # nobody waits any more
 
 
-def _answered(given: str, others: list[str], within: str, out: str | None) -> dict[str, Any]:
+def _check_answer(given: str, others: list[str], within: str, out: str | None) -> dict[str, Any]:
     from regard.training.check import check
 
     try:
-        found = check(given, others, out=out, quiet=True, within=within)
+        result = check(given, others, out=out, quiet=True, within=within)
     except RegardError as error:
         return {"problems": [asdict(problem) for problem in error.problems]}
     except Exception as error:  # our mistake: the log of the server has it
         traceback.print_exc()
         return {"failed": repr(error)}
-    return {"result": found.to_json(), "sentences": [*found.sentences()] if found.ok else []}
+    return {"result": result.to_json(), "sentences": [*result.sentences()] if result.ok else []}
 
 
 if __name__ == "__main__":
