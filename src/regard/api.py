@@ -179,7 +179,7 @@ def _changes_in(other: str | Path | Sequence[str | Path] | Mapping[str, Any]) ->
     return [str(other)] if isinstance(other, str | Path) else [str(one) for one in other]
 
 
-def train(
+def train(  # noqa: PLR0913  (one keyword per option, as in the command)
     recipe: Recipe,
     overrides: Overrides = (),
     *,
@@ -253,7 +253,7 @@ def _run_folder(
             folder.rmdir()  # nothing was trained
 
 
-def predict(
+def predict(  # noqa: PLR0913  (one keyword per option, as in the command)
     run: str | Path | Run,
     inputs: Given | Iterable[Given] | None = None,
     *,
@@ -359,7 +359,7 @@ def classes_of(run: Run) -> list[str]:
     return list(run.task.labels)
 
 
-def predict_file(
+def predict_file(  # noqa: PLR0913  (one keyword per option, as in the command)
     run: str | Path | Run,
     file: str | Path,
     out: str | Path,
@@ -459,7 +459,7 @@ def _read_prefixes(task: Task, file: Path, inputs: int, prefix: str | None) -> l
     return lines
 
 
-def features(
+def features(  # noqa: PLR0913  (one keyword per option, as in the command)
     run: str | Path | Run,
     inputs: Given | Iterable[Given] | None = None,
     *,
@@ -514,7 +514,7 @@ def _text_model(run: Run, checkpoint: str | None, device: str | None) -> Context
     return model
 
 
-def vectors(
+def vectors(  # noqa: PLR0913  (one keyword per option, as in the command)
     run: str | Path | Run,
     inputs: Given | Iterable[Given],
     *,
@@ -563,7 +563,8 @@ def score(
         raise CheckpointError(
             what, where=str(run.folder), hint="evaluate and predict serve every task"
         )
-    model, vocabulary = run.predictor(checkpoint, device), run.tokenizers[run.task.writes]
+    model = run.predictor(checkpoint, device)
+    vocabulary = run.tokenizers[run.task.writes]
     [given] = _read_inputs(run.task, [source], None)
     tokens = target if isinstance(target, str) or not isinstance(target, Iterable) else [*target]
     is_list = isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
@@ -583,7 +584,7 @@ def score(
     }
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913  (one keyword per option, as in the command)
     run: str | Path | Run,
     *,
     split: str | None = None,

@@ -20,25 +20,28 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
-NAMED = 20
+MAX_NAMED_PROBLEMS = 20
 """How many problems of a kind are named; the rest are counted."""
-VALUE = 80
-PATH = 300
-TEXT = 1_000
-"""Most characters in a message of a value, of one that may be a path, and of all that is said or
-advised."""
+MAX_VALUE_CHARACTERS = 80
+"""Most characters of a value in a message."""
+MAX_PATH_CHARACTERS = 300
+"""Most characters of a value that may be a path."""
+MAX_MESSAGE_CHARACTERS = 1_000
+"""Most characters of what is said, and of what is advised."""
 _QUOTED = re.compile(r"""(?<![\w\\])(['"])((?:\\.|(?!\1)[^\\])*)\1(?!\w)""", re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What could control a terminal or reorder a line, and halves of surrogate pairs."""
 
 
 def short(text: str, most: int = 0) -> str:
-    """The text without its middle where it is longer: the end of a path says more than what is
+    """The text without its middle if it is longer: the end of a path says more than what is
     before it."""
-    most = most or (PATH if "/" in text or "\\" in text else VALUE)
-    return (
-        text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"
-    )
+    if not most:
+        may_be_path = "/" in text or "\\" in text
+        most = MAX_PATH_CHARACTERS if may_be_path else MAX_VALUE_CHARACTERS
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"
 
 
 def printable(text: str) -> str:
@@ -57,7 +60,11 @@ class Problem:
     hint: str = ""
 
     def __post_init__(self) -> None:
-        for name, most in (("where", 0), ("what", TEXT), ("hint", TEXT)):
+        for name, most in (
+            ("where", 0),
+            ("what", MAX_MESSAGE_CHARACTERS),
+            ("hint", MAX_MESSAGE_CHARACTERS),
+        ):
             line = printable(getattr(self, name).replace("\n", r"\n"))
             values_short = _QUOTED.sub(lambda match: f"{match[1]}{short(match[2])}{match[1]}", line)
             object.__setattr__(self, name, short(values_short, most))
@@ -68,8 +75,8 @@ class Problem:
 
 
 class Recurring(Problem):
-    """One that many lines have if one has it, as with a wrong setting: of those in the same words
-    one is told."""
+    """A problem that many lines have if one has it, as with a wrong setting: only the first of
+    those in the same words is told."""
 
 
 class RegardError(Exception):
@@ -119,7 +126,7 @@ class Faults:
     named: list[Problem] = field(default_factory=list)
     count: int = 0
     alike: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    """How often those that recur do, by their file and words."""
+    """How often each recurring problem occurs, by its file and words."""
 
     def add(self, *problems: Problem) -> None:
         for problem in problems:
@@ -131,21 +138,20 @@ class Faults:
                 if self.alike[_words(problem)] > 1:
                     continue
             self.count += 1
-            if self.count <= NAMED:
+            if self.count <= MAX_NAMED_PROBLEMS:
                 self.named.append(problem)
 
     @property
     def problems(self) -> list[Problem]:
         """The first ones, and how many more there are."""
-        more = (
-            [Problem("", f"and {self.count - NAMED:,} more such lines")]
-            if self.count > NAMED
-            else []
-        )
-        return [*map(self._counted, self.named), *more]
+        problems = [self._counted(problem) for problem in self.named]
+        if self.count > MAX_NAMED_PROBLEMS:
+            others = self.count - MAX_NAMED_PROBLEMS
+            problems.append(Problem("", f"and {others:,} more such lines"))
+        return problems
 
     def _counted(self, problem: Problem) -> Problem:
-        """With how many others say the same."""
+        """The problem, with the number of others that say the same."""
         others = self.alike[_words(problem)] - 1
         if others < 1:
             return problem
@@ -162,13 +168,12 @@ def _words(problem: Problem) -> tuple[str, ...]:
 
 def first_of(problems: Sequence[Problem]) -> list[Problem]:
     """The first problems, each named once, and how many more there are."""
-    problems = list(dict.fromkeys(problems))
-    more = (
-        [Problem("", f"and {len(problems) - NAMED:,} more such problems")]
-        if len(problems) > NAMED
-        else []
-    )
-    return [*problems[:NAMED], *more]
+    different = list(dict.fromkeys(problems))
+    first = different[:MAX_NAMED_PROBLEMS]
+    if len(different) > MAX_NAMED_PROBLEMS:
+        others = len(different) - MAX_NAMED_PROBLEMS
+        first.append(Problem("", f"and {others:,} more such problems"))
+    return first
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
@@ -186,11 +191,11 @@ def refuse(options: Mapping[str, object], what: str, hint: str = "leave it out")
 
 
 def import_extra(module: str, *, extra: str, where: str, doing: str = "reading") -> Any:
-    """Import a library that only some users need; where it is missing, say how to install it and
+    """Import a library that only some users need; if it is missing, say how to install it and
     what needs it."""
     try:
         return import_module(module)
     except ImportError:
         library = module.partition(".")[0]
-        what, hint = f"{doing} it needs the library {library!r}", f"pip install 'regard[{extra}]'"
-        raise DataError(what, where=where, hint=hint) from None
+        what = f"{doing} it needs the library {library!r}"
+        raise DataError(what, where=where, hint=f"pip install 'regard[{extra}]'") from None

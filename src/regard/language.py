@@ -17,30 +17,28 @@ from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
 
-VALUES = {"{}": "(.*?)", "{#}": r"((?:^ *)?[-+−]?[\d.,]*\d(?:e[-+]?\d+)?|-?inf|nan)"}
+SLOT_PATTERNS = {"{}": "(.*?)", "{#}": r"((?:^ *)?[-+−]?[\d.,]*\d(?:e[-+]?\d+)?|-?inf|nan)"}
 PARTICLES = {"은": "는", "이": "가", "을": "를", "과": "와", "으로": "로"}
 """After a final consonant, and after a vowel."""
-IN_REPORTS = ("reports", "composed reports")
+REPORT_SECTIONS = ("reports", "composed reports")
 """Sections of the catalogue with the texts of reports, where a title may also be a sentence of the
 user's."""
 _SLOT = re.compile(r"\{(\d)(t?)([가-힣]*)\}")
 
-asked: ContextVar[str] = ContextVar("asked", default="")
+request_language: ContextVar[str] = ContextVar("request_language", default="")
 """What a request over HTTP asks for; it counts before the environment."""
 Catalogue = tuple[dict[str, str], list[tuple[str, str, str]]]
-"""Texts without values by their English; of others, the longest literal part, the whole as a
-pattern, the Korean."""
+"""The Korean of texts without values, by their English; and for each text with values its longest
+literal part, the whole as a pattern, and the Korean."""
 
 
 def default_language() -> str:
-    """That of the request, REGARD_LANG, or Korean where the locale is Korean, else English."""
+    """The language of the request or of REGARD_LANG, or Korean if the locale is Korean, else
+    English."""
     names = ("REGARD_LANG", "LC_ALL", "LC_MESSAGES", "LANG")
-    given = asked.get() or next(filter(None, map(os.environ.get, names)), "")
-    return (
-        "ko"
-        if (given or locale.getlocale()[0] or "").lower().startswith(("ko", "korean"))
-        else "en"
-    )
+    given = request_language.get() or next(filter(None, map(os.environ.get, names)), "")
+    language = given or locale.getlocale()[0] or ""
+    return "ko" if language.lower().startswith(("ko", "korean")) else "en"
 
 
 def shown(text: str) -> str:
@@ -54,26 +52,31 @@ def shown_comments(yaml: str) -> str:
 
 
 def korean(text: str, sections: tuple[str, ...] = ()) -> str:
-    """A text in Korean, by these sections of the catalogue or by all; of several sentences, or a
-    list, each."""
+    """A text in Korean, by these sections of the catalogue or by all. Several sentences, or the
+    items of a list, are translated one by one."""
     constants, patterns = catalogue(sections)
     if text in constants:
         return constants[text]
     is_list = "; " in text and not sections
-    if is_list and (
-        translation := _matched(text, [entry for entry in patterns if r";\ " in entry[1]])
-    ):
+    if is_list and (translation := _translated_list(text, patterns)):
         return translation
-    if is_list:
-        each = [*map(korean, parts := text.split("; "))]
-        if all(translated != part for translated, part in zip(each, parts, strict=True)):
-            return "; ".join(each)
     if translation := _matched(text, patterns):
         return translation
     if len(sentences := re.split(r"(?<=[a-z)]\.)(?= [A-Z])", text)) > 1:
         return "".join(korean(sentence, sections) for sentence in sentences)
     comma = next((mark for mark in ("; ", ", ") if mark in text and not sections), "")
     return comma.join(map(korean, text.split(comma))) if comma else text
+
+
+def _translated_list(text: str, patterns: list[tuple[str, str, str]]) -> str | None:
+    """The Korean of a whole list; or of each item, if the catalogue has all of them."""
+    if translation := _matched(text, [entry for entry in patterns if r";\ " in entry[1]]):
+        return translation
+    items = text.split("; ")
+    translations = [korean(item) for item in items]
+    if any(translation == item for translation, item in zip(translations, items, strict=True)):
+        return None
+    return "; ".join(translations)
 
 
 def _matched(text: str, patterns: list[tuple[str, str, str]]) -> str | None:
@@ -94,9 +97,10 @@ def filled(template: str, values: Sequence[str]) -> str:
 
 
 def particle_after(word: str, particle: str) -> str:
-    """The form of a particle after a word; both forms where the word is not Korean and may be read
-    in several ways."""
-    last, after_vowel = re.sub(r"\W+$", "", word)[-1:], PARTICLES[particle]
+    """The form of a particle after a word; both forms if the word is not Korean and may be read in
+    several ways."""
+    last = re.sub(r"\W+$", "", word)[-1:]
+    after_vowel = PARTICLES[particle]
     if "가" <= last <= "힣":
         final = (ord(last) - ord("가")) % 28
     elif last.isdigit():
@@ -108,24 +112,32 @@ def particle_after(word: str, particle: str) -> str:
 
 @cache
 def catalogue(names: tuple[str, ...] = ()) -> Catalogue:
-    """Some sections of the catalogue, or all: of several patterns that fit, the one with most
-    letters comes first."""
+    """Some sections of the catalogue, or all. If several patterns fit, the one with most letters
+    comes first."""
     import yaml  # slow to import
 
     text = (files("regard") / "messages.ko.yaml").read_text(encoding="utf-8")
     sections = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))["texts"]
     entries = {
-        english: found for name in names or sections for english, found in sections[name].items()
+        english: translation
+        for name in names or sections
+        for english, translation in sections[name].items()
     }
     constants = dict[str, str]()
     patterns = []
-    for english in sorted(
-        entries, key=lambda english: (-len(re.sub(r"\{#?\}", "", english)), -english.count("{#}"))
-    ):
+    for english in sorted(entries, key=_catalogue_order):
         parts = re.split(r"(\{#?\})", english)
-        whole = "".join(VALUES[part] if n % 2 else re.escape(part) for n, part in enumerate(parts))
         if len(parts) == 1:
             constants[english] = entries[english]
-        else:
-            patterns.append((max(parts[::2], key=len), whole, entries[english]))
+            continue
+        pattern = "".join(
+            SLOT_PATTERNS[part] if number % 2 else re.escape(part)
+            for number, part in enumerate(parts)
+        )
+        patterns.append((max(parts[::2], key=len), pattern, entries[english]))
     return constants, patterns
+
+
+def _catalogue_order(english: str) -> tuple[int, int]:
+    """Texts with most letters first, then those with most numbers."""
+    return -len(re.sub(r"\{#?\}", "", english)), -english.count("{#}")

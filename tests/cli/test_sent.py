@@ -607,7 +607,7 @@ COLUMN = re.compile(r"data\.(train|validation|test)\.\w+")
 
 
 def test_every_number_of_a_sent_recipe_is_limited() -> None:
-    """A new number is limited by its config or by `sent.LIMITS`, or known to cost nothing."""
+    """A new number is limited by its config or by `sent.MAX_VALUES`, or known to cost nothing."""
     for path, (highest, _) in numbers().items():
         limited = highest is not None or sent._limit(path) is not None
         is_column = COLUMN.fullmatch(path) and not path.endswith((".size", ".weight"))

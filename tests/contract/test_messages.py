@@ -21,8 +21,8 @@ from command_line import fail, succeed
 from places import ROOT
 from regard import language
 from regard.language import (
-    IN_REPORTS,
     PARTICLES,
+    REPORT_SECTIONS,
     filled,
     korean,
     particle_after,
@@ -151,7 +151,9 @@ def test_each_text_finds_its_own_korean() -> None:
                 ]
             )
             example = re.sub(r"\{#?\}", lambda _, values=values: next(values), english)
-            if korean(example, IN_REPORTS if section in IN_REPORTS else ()) != filled(text, given):
+            if korean(example, REPORT_SECTIONS if section in REPORT_SECTIONS else ()) != filled(
+                text, given
+            ):
                 others.append(english)
     assert others == []
 

@@ -39,7 +39,7 @@ LARGE_JSON_BYTES = 50e6
 """Bytes of JSON from which `explain` says how to ask for less."""
 
 
-def explain(
+def explain(  # noqa: PLR0913  (one parameter per option)
     *,
     run: RunArgument,
     text: Annotated[
@@ -206,7 +206,7 @@ def _text_and_story(
     return [*story_lines, *console.typed_by(task, piped)]
 
 
-def diagnose(
+def diagnose(  # noqa: PLR0913  (one parameter per option)
     *,
     run: RunArgument,
     split: SplitOption = None,
@@ -249,7 +249,7 @@ def diagnose(
     console.show_report(diagnosis, out, as_json=as_json)
 
 
-def compare(
+def compare(  # noqa: PLR0913  (one parameter per option)
     *,
     runs: Annotated[
         list[Path], Argument(metavar="RUN...", help="Run folders; the first is the baseline.")
@@ -319,7 +319,7 @@ def compare(
         console.say(f"written: {tables}")
 
 
-def vectors(
+def vectors(  # noqa: PLR0913  (one parameter per option)
     run: RunArgument,
     texts: Annotated[list[str], Argument(metavar="TEXT...", help="Sentences with the word.")],
     word: Annotated[str, Option(help="The word, or its beginning: 배 is found in 배를.")],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from regard.errors import TEXT, short
+from regard.errors import MAX_MESSAGE_CHARACTERS, short
 from regard.language import default_language, shown
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _errors_shown() -> Iterator[None]:
         message = error.format_message()
         if not message:  # no command was given: the help was printed instead
             raise
-        shortened = short(" ".join(map(short, message.split(" "))), TEXT)
+        shortened = short(" ".join(map(short, message.split(" "))), MAX_MESSAGE_CHARACTERS)
         raise ShownError(shown(shortened), ctx=error.ctx) from None
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from regard.data.parallel import Engine
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913  (one parameter per option)
     *,
     run: RunArgument,
     split: SplitOption = None,

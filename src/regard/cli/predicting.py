@@ -177,7 +177,7 @@ class FileOptions:
         refuse(whole_options, "it needs all inputs at once", "leave out it or --out")
 
 
-def predict(
+def predict(  # noqa: PLR0913  (one parameter per option)
     *,
     run: RunArgument,
     inputs: Annotated[

@@ -36,7 +36,7 @@ TokenOption = Annotated[
 ]
 
 
-def serve(
+def serve(  # noqa: PLR0913  (one parameter per option)
     *,
     runs: Annotated[
         list[Path], Argument(metavar="RUN...", help="Run folders, called by their names.")
@@ -112,7 +112,8 @@ def studio(
     settings = Settings(host, port, token or None)
     root = Path("runs")
     if len(runs) == 1 and run_folders(runs[0]):
-        root, runs = runs[0], []
+        root = runs[0]
+        runs = []
     named = _by_name([regard.Run.open(run).folder for run in runs])
     folders = partial(dict, named) if runs else partial(run_folders, root)
     if not folders():

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.language import asked
+from regard.language import request_language
 from regard.studio.answers import SAFE_HEADERS
 from regard.studio.served import Served
 from regard.studio.settings import LOCAL_HOSTS, Settings
@@ -120,7 +120,7 @@ class Guard:
             return
         request = GuardedRequest(self.settings, receive, send)
         language = dict(scope["headers"]).get(b"accept-language", b"")
-        asked.set("ko" if language.startswith(b"ko") else "en")
+        request_language.set("ko" if language.startswith(b"ko") else "en")
         try:
             answer = self._refusal(scope) or self.app
             await answer(scope, request.receive_limited, request.send_protected)

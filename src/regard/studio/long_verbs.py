@@ -150,7 +150,8 @@ def _check(
         if body.recipe is not None:
             recipe = folder / "recipe.yaml"
             recipe.write_text(body.recipe, encoding="utf-8")
-            first, others = str(recipe), [*overrides]
+            first = str(recipe)
+            others = [*overrides]
         else:
             first, *others = [str(folder / file.name) for file in body.files]
             out = folder / "proposal.yaml"  # its paths are relative to it

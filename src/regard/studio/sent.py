@@ -28,7 +28,7 @@ from regard.errors import ConfigError, DataError, Problem, RegardError
 from regard.models import MODELS
 from regard.recipes.recipe import AnyRecipe, leaves, load_recipe
 
-LIMITS: dict[str, int] = {
+MAX_VALUES: dict[str, int] = {
     "data.max_length": 4_096,
     "data.workers": processors(),
     "tokenizer.vocabulary": 200_000,
@@ -51,21 +51,30 @@ LIMITS: dict[str, int] = {
     "evaluation.longest_answer": 1_000,
 }
 """The largest values of a sent recipe, by their config paths."""
-DEPTHS = ("layers", "encoder_layers", "decoder_layers", "highway")
+DEPTH_FIELDS = ("layers", "encoder_layers", "decoder_layers", "highway")
 """Fields of models that count parts of the model, each of which takes time to build."""
-MAX_DEPTH, MAX_SIZE = 100, 65_536
-"""The largest of these, and of every other number of the section `model`."""
+MAX_DEPTH = 100
+"""The largest value of these fields."""
+MAX_MODEL_NUMBER = 65_536
+"""The largest value of every other number of the section `model`."""
 MAX_ITEMS = 100
 """Most items of a list in the section `model`, and of `search.banned`."""
-MAX_PARAMETERS, UNCOUNTED = 400_000_000, 2**63
-MAX_CORPORA, MAX_EXAMPLES, MAX_WEIGHT = 32, 1_000_000, 20
-"""Most corpora of a recipe, most examples that its built-in corpora have together, and the largest
-weight of one."""
+MAX_PARAMETERS = 400_000_000
+UNCOUNTED_PARAMETERS = 2**63
+"""The number of parameters of a model with a tensor whose size cannot be counted."""
+MAX_CORPORA = 32
+"""Most corpora of a recipe."""
+MAX_GENERATED_EXAMPLES = 1_000_000
+"""Most examples that the built-in corpora of a recipe have together."""
+MAX_CORPUS_WEIGHT = 20
+"""The largest weight of a corpus."""
 MAX_PREPARED_PIXELS = 1_000_000_000
 """Most pixels of all images at the size that the model reads, in which they are kept on the
 disk."""
-MAX_ROWS, MAX_COLUMNS = 500_000, 1_000
-"""Most lines or objects of all files that are sent, and most columns of a table."""
+MAX_ROWS = 500_000
+"""Most lines or objects of all files that are sent."""
+MAX_COLUMNS = 1_000
+"""Most columns of a table that is sent."""
 
 
 def refuse_large_files(files: Mapping[str, str]) -> None:
@@ -88,7 +97,8 @@ def refuse_large_files(files: Mapping[str, str]) -> None:
 
 def _columns(name: str, text: str) -> int:
     """About how many columns the first row of a table has; 0 for another file."""
-    suffix, first = PurePosixPath(name.lower()).suffix, text.partition("\n")[0]
+    suffix = PurePosixPath(name.lower()).suffix
+    first = text.partition("\n")[0]
     if suffix in OBJECTS:
         return text[: text.find("}")].count('":')
     if suffix == ".tsv":
@@ -167,10 +177,10 @@ def _large_numbers(tree: Tree) -> Iterator[Problem]:
 def _limit(path: str) -> int | None:
     section, _, name = path.partition(".")
     if section == "model":
-        return MAX_DEPTH if name in DEPTHS else MAX_SIZE
+        return MAX_DEPTH if name in DEPTH_FIELDS else MAX_MODEL_NUMBER
     if section == "data" and name.endswith((".size", ".weight")):
-        return MAX_EXAMPLES if name.endswith(".size") else MAX_WEIGHT
-    return LIMITS.get(path)
+        return MAX_GENERATED_EXAMPLES if name.endswith(".size") else MAX_CORPUS_WEIGHT
+    return MAX_VALUES.get(path)
 
 
 def _many_examples(tree: Tree) -> Iterator[Problem]:
@@ -179,11 +189,11 @@ def _many_examples(tree: Tree) -> Iterator[Problem]:
     if len(corpora) > MAX_CORPORA:
         yield Problem("data", f"{len(corpora):,} corpora are too many", f"at most {MAX_CORPORA:,}")
     examples = _generated(corpora)
-    if examples > MAX_EXAMPLES:
+    if examples > MAX_GENERATED_EXAMPLES:
         what = (
             f"its built-in corpora have {examples:,} examples, too many for a recipe that is sent"
         )
-        yield Problem("data", what, f"at most {MAX_EXAMPLES:,} in all")
+        yield Problem("data", what, f"at most {MAX_GENERATED_EXAMPLES:,} in all")
 
 
 def _corpora(tree: Tree) -> list[Tree]:
@@ -237,12 +247,12 @@ def _parameters(recipe: AnyRecipe, vocabulary: int) -> int:
                 config, *[vocabulary] * (2 if config.reads == "source" else 1), **options
             )
     except RuntimeError:  # a tensor whose size cannot even be counted
-        return UNCOUNTED
+        return UNCOUNTED_PARAMETERS
     return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
 
 
 def _too_large(count: int) -> Problem:
     what = f"it would have {count:,} parameters, too many for a recipe that is sent"
-    if count >= UNCOUNTED:
+    if count >= UNCOUNTED_PARAMETERS:
         what = "it would have more parameters than can be counted"
     return Problem("model", what, f"at most {MAX_PARAMETERS:,}")

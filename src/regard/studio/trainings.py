@@ -337,7 +337,8 @@ def _still_training(record: Path) -> tuple[psutil.Process, Path] | None:
     process that runs: its number may be another's by now."""
     try:
         noted = json.loads(record.read_bytes())
-        process, run = psutil.Process(int(noted["pid"])), Path(noted["run"])
+        process = psutil.Process(int(noted["pid"]))
+        run = Path(noted["run"])
         same = abs(process.create_time() - float(noted["started"])) < CLOCK_ERROR_SECONDS
         if same and process.cmdline()[-1] == str(run) and _is_running(process):
             return process, run

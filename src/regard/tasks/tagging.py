@@ -32,7 +32,7 @@ from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.prepare import Prepared, read
 from regard.data.readers import Reader
 from regard.data.store import Integers
-from regard.errors import NAMED, ConfigError, DataError, InputError, Problem
+from regard.errors import MAX_NAMED_PROBLEMS, ConfigError, DataError, InputError, Problem
 from regard.layers.crf import CRF
 from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.models.ngrams import WindowModel
@@ -185,7 +185,7 @@ class Tagging(HeadedTask):
                         where(row), what, f"there are {', '.join(sorted(types))[:200]}"
                     )
         if first:
-            raise DataError(problems=list(first.values())[:NAMED])
+            raise DataError(problems=list(first.values())[:MAX_NAMED_PROBLEMS])
 
     def tokenizer_of(self, column: str) -> Tokenizer | None:
         return self.tokenizers["text"] if column == "tokens" else None

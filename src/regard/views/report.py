@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from regard.language import IN_REPORTS, default_language, korean
+from regard.language import REPORT_SECTIONS, default_language, korean
 
 Numbers = npt.NDArray[np.floating]
 Tone = Literal["", "good", "bad", "muted", "code"]
@@ -485,7 +485,7 @@ def in_language(report: Report) -> Report:
 
 def _korean(value: Any) -> Any:
     if isinstance(value, str):
-        return korean(value, IN_REPORTS)
+        return korean(value, REPORT_SECTIONS)
     if isinstance(value, list | tuple):
         return [*map(_korean, value)]
     if isinstance(value, Mapping):
