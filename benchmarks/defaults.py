@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from regard.config import Tree, apply_overrides, parse_yaml
-from regard.recipes.recipe import load_recipe
+from regard.recipes.loading import load_recipe
 from regard.recipes.shipped import shipped_text
 from regard.runs import Run
 from regard.training.train import train

@@ -36,7 +36,7 @@ TINY = ["model.preset=tiny", "training.average=1", "training.decode=0", "trainin
 PREPARE = """
 import sys, time
 from pathlib import Path
-from regard.recipes.recipe import load_recipe
+from regard.recipes.loading import load_recipe
 from regard.tasks import TASKS
 
 def main():

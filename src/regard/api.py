@@ -45,8 +45,8 @@ from regard.inference.whole_file import (
     predict_whole_file,
 )
 from regard.models.base import Contextual, Pooling
+from regard.recipes.loading import load_recipe
 from regard.recipes.overrides import Overrides, as_list
-from regard.recipes.recipe import load_recipe
 from regard.recipes.rows_in_memory import (
     are_file_names,
     files_of_split,

@@ -22,7 +22,7 @@ from command_line import succeed, write
 from places import ROOT
 from raw_cases import Runs
 from regard.errors import RegardError
-from regard.recipes.recipe import load_recipe
+from regard.recipes.loading import load_recipe
 from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.tasks.captioning import Captioning

@@ -25,7 +25,7 @@ from regard.api import compare, evaluate, export_run, load, predict, score, trai
 from regard.config import apply_overrides, read_yaml, write_yaml
 from regard.data.store import MANIFEST, VERIFIED
 from regard.errors import CheckpointError, RegardError
-from regard.recipes.recipe import load_recipe
+from regard.recipes.loading import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_training, load_weights, put_weights
 from regard.tasks import TASKS

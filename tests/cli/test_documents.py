@@ -22,7 +22,7 @@ from regard.cli import app
 from regard.config import Config
 from regard.language import catalogue
 from regard.models import MODELS
-from regard.recipes.recipe import load_recipe, load_tree
+from regard.recipes.loading import load_recipe, load_tree
 from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks import TASKS
 from regard.tasks.question_answering import Answered

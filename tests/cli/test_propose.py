@@ -27,8 +27,8 @@ from regard.config import parse_yaml
 from regard.data.corpora import generate
 from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
+from regard.recipes.loading import load_recipe
 from regard.recipes.propose import PLANS, Sizes, pace, parts_of, recipe_text, recognise
-from regard.recipes.recipe import load_recipe
 from regard.tasks import TASKS
 from regard.tasks.translation import EvaluationConfig, Translation
 from regard.training.check import check

@@ -21,7 +21,7 @@ from regard import explain
 from regard.config import write_yaml
 from regard.data.batches import MaskedBatch
 from regard.data.corpora import generate
-from regard.recipes.recipe import load_recipe
+from regard.recipes.loading import load_recipe
 from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.runs.run import load_weights, read_metrics

@@ -23,7 +23,7 @@ from regard.engine.graphs import CapturedLoss
 from regard.errors import RegardError
 from regard.models import MODELS as KINDS
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.recipes.recipe import load_recipe
+from regard.recipes.loading import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_facts, load_weights, read_metrics
 from regard.tasks import TASKS

@@ -23,7 +23,9 @@ from regard.models.gpt import GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModelConfig
 from regard.models.luong import LuongConfig
 from regard.models.transformer import TransformerConfig
-from regard.recipes.recipe import load_recipe, recipe_of, with_absolute_paths
+from regard.recipes.loading import load_recipe
+from regard.recipes.paths import with_absolute_paths
+from regard.recipes.recipe import recipe_of
 from regard.recipes.shipped import shipped
 from regard.search.config import SearchConfig
 from regard.tasks import TASKS

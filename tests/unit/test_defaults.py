@@ -12,16 +12,12 @@ from regard.config import Tree, read_yaml, write_yaml
 from regard.data.config import TrainingConfig
 from regard.models import MODELS
 from regard.models.base import count_parameters
-from regard.recipes.recipe import (
-    leaves,
-    load_recipe,
-    load_tree,
-    read_stored,
-    recipe_of,
-    switched_model,
-    with_defaults_of_run,
-)
+from regard.recipes.loading import load_recipe, load_tree
+from regard.recipes.recipe import leaves, recipe_of
+from regard.recipes.resuming import with_defaults_of_run
 from regard.recipes.shipped import shipped, shipped_text
+from regard.recipes.stored import read_stored
+from regard.recipes.switching import switched_model
 from regard.runs import Run
 from regard.training.check import check
 from regard.training.notes import longer_training_note

@@ -18,7 +18,7 @@ from regard.data.images import ImagesConfig, Picture, Reading, images_of, read_i
 from regard.data.prepare import prepare_texts
 from regard.errors import DataError
 from regard.language import korean
-from regard.recipes.recipe import load_recipe
+from regard.recipes.loading import load_recipe
 from regard.tasks.captioning import Captioned, Captioning
 from regard.tasks.translation import EvaluationConfig
 

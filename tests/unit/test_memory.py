@@ -14,7 +14,8 @@ from regard.errors import ConfigError
 from regard.models import MODELS as KINDS
 from regard.models.base import Generator, count_parameters
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.recipes.recipe import AnyRecipe, load_recipe
+from regard.recipes.loading import load_recipe
+from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.tasks import TASKS
 from regard.training.accelerator import make_accelerator

@@ -17,7 +17,7 @@ from command_line import fail, succeed
 from regard.errors import ConfigError
 from regard.models import MODELS
 from regard.models.base import count_parameters
-from regard.recipes.recipe import load_recipe
+from regard.recipes.loading import load_recipe
 from regard.recipes.shipped import shipped
 from regard.training.plausibility import recipe_warnings
 from regard.training.size import parameters_of, refuse_too_large

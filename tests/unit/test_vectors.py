@@ -17,7 +17,7 @@ from regard.config import write_yaml
 from regard.errors import ConfigError, DataError
 from regard.models.word2vec import Word2Vec, Word2VecConfig
 from regard.objectives.language_model import SkipGram
-from regard.recipes.recipe import load_recipe
+from regard.recipes.loading import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_weights
 from regard.text.files import TextFile

@@ -15,8 +15,8 @@ from regard.config import Tree
 from regard.data.config import Split, Splits
 from regard.data.records import corpus_for, corpus_kind, is_rows, rows_of, splits_in, store_rows
 from regard.errors import ConfigError, Problem, RegardError
+from regard.recipes.loading import load_tree
 from regard.recipes.overrides import as_override, named_settings
-from regard.recipes.recipe import load_tree
 from regard.tasks import TASKS
 
 SPLIT_OF_ARGUMENT = {"data": "train", "validation": "validation", "test": "test"}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from regard.config import Tree, apply_overrides
 from regard.errors import ConfigError, DecodeError
 from regard.recipes.recipe import AnyRecipe, recipe_of
+from regard.recipes.resolved import ResolvedRecipe, with_training
 from regard.search.config import SAMPLING, WIDEST
 from regard.tasks import TASKS, Task
 
@@ -44,7 +45,7 @@ class SearchOptions:
         return {override.partition("=")[0] for override in self.overrides}
 
 
-def with_search(recipe: AnyRecipe, options: SearchOptions) -> AnyRecipe:
+def with_search(recipe: ResolvedRecipe, options: SearchOptions) -> ResolvedRecipe:
     """The recipe of a run with the search that the options ask for.
 
     A beam among them turns sampling into a beam search. The recipe's own beam is widened to hold
@@ -57,7 +58,7 @@ def with_search(recipe: AnyRecipe, options: SearchOptions) -> AnyRecipe:
     tree = apply_overrides(recipe.model_dump(), options.overrides)
     search = tree["search"]
     if not isinstance(search, dict):
-        return recipe_of(tree)
+        return with_training(recipe_of(tree), recipe.training)
     if recipe.search.sample:
         _leave_sampling(search, options)
     if search.get("beam") == recipe.search.beam:
@@ -68,7 +69,7 @@ def with_search(recipe: AnyRecipe, options: SearchOptions) -> AnyRecipe:
         raise ConfigError(
             "search.normalisation: none has no length penalty", where="--length-penalty", hint=hint
         )
-    return recipe_of(tree)
+    return with_training(recipe_of(tree), recipe.training)
 
 
 def refuse_search(task: Task | type[Task], options: Mapping[str, object]) -> None:

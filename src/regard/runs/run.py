@@ -32,16 +32,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard import __version__
-from regard.config import Tree, write_yaml
+from regard.config import Tree, read_yaml, write_yaml
 from regard.errors import CheckpointError, ConfigError, DecodeError, RegardError, did_you_mean
-from regard.recipes.recipe import (
-    CHANGEABLE_ON_RESUME,
-    AnyRecipe,
-    as_stored,
-    leaves,
-    read_stored,
-    recipe_of,
-)
+from regard.recipes.recipe import AnyRecipe, leaves
+from regard.recipes.resolved import ResolvedRecipe, recipe_of_run
+from regard.recipes.resuming import CHANGEABLE_ON_RESUME
 from regard.tasks import TASKS
 from regard.text.checksums import checksums, has_checksum, key_of
 from regard.text.files import why_unreadable
@@ -157,11 +152,11 @@ class Run:
         return run
 
     @cached_property
-    def stored_recipe(self) -> AnyRecipe:
+    def stored_recipe(self) -> ResolvedRecipe:
         """What recipe.yaml says."""
         path = str(self.folder / "recipe.yaml")
         try:
-            return _recipe_as_stored(read_stored(Path(path)))
+            return recipe_of_run(read_yaml(Path(path)))
         except ConfigError as error:
             problems = [
                 problem
@@ -172,7 +167,7 @@ class Run:
             raise CheckpointError(problems=problems) from None
 
     @cached_property
-    def recipe(self) -> AnyRecipe:
+    def recipe(self) -> ResolvedRecipe:
         """What recipe.yaml says, or with `under` another recipe."""
         return self.stored_recipe
 
@@ -211,7 +206,7 @@ class Run:
     def store_recipe(self, recipe: AnyRecipe) -> None:
         write_file(self.folder / "recipe.yaml", write_yaml(recipe.model_dump()))
 
-    def under(self, recipe: AnyRecipe) -> Self:
+    def under(self, recipe: ResolvedRecipe) -> Self:
         """This run with another recipe; nothing is written."""
         if recipe is self.recipe:
             return self
@@ -377,9 +372,7 @@ class Run:
         if not there or here == there:  # old checkpoints have none
             return {}
         try:
-            there = leaves(
-                _recipe_as_stored(as_stored(copy.deepcopy(trained))).model_dump(mode="json")
-            )
+            there = leaves(recipe_of_run(copy.deepcopy(trained)).model_dump(mode="json"))
         except ConfigError:  # of a version with other fields
             here = {name: here[name] for name in here.keys() & there.keys()}
             there = {name: there[name] for name in here}
@@ -407,13 +400,6 @@ class Run:
                 path = path.rename(path.with_name(f".{path.name}.removed"))
             if LEFT_STEP.fullmatch(path.name):
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _recipe_as_stored(tree: Tree) -> AnyRecipe:
-    """The recipe of a run folder or a checkpoint."""
-    if isinstance(training := tree.get("training"), dict):
-        training.setdefault("fill", False)  # the first runs have no such field, and filled no rows
-    return recipe_of(tree)
 
 
 def _is_moved(name: str, here: object, there: object) -> bool:

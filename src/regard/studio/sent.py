@@ -26,7 +26,8 @@ from regard.data.formats import SEPARATORS
 from regard.data.parallel import processors
 from regard.errors import ConfigError, DataError, Problem, RegardError
 from regard.models import MODELS
-from regard.recipes.recipe import AnyRecipe, leaves, load_recipe
+from regard.recipes.loading import load_recipe
+from regard.recipes.recipe import AnyRecipe, leaves
 
 MAX_VALUES: dict[str, int] = {
     "data.max_length": 4_096,

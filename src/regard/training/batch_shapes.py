@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from regard.data.batches import AnyBatch
 from regard.data.epochs import Examples, RowSizes, row_sizes
 from regard.engine.shapes import pack, with_rounded_shapes
-from regard.recipes.recipe import AnyRecipe
+from regard.recipes.resolved import ResolvedRecipe
 from regard.tasks import Task
 
 
@@ -37,7 +37,7 @@ class BatchShapes:
 
 
 def batch_shapes(
-    recipe: AnyRecipe, task: Task, train: Examples, accelerator: Accelerator, *, captures: bool
+    recipe: ResolvedRecipe, task: Task, train: Examples, accelerator: Accelerator, *, captures: bool
 ) -> BatchShapes:
     """The shapes for a training.
 
@@ -49,9 +49,8 @@ def batch_shapes(
     has_kernel = config.compile or accelerator.mixed_precision != "no"
     on_gpu = accelerator.device.type == "cuda"
     packs = config.fill and task.network.packs and on_gpu and has_kernel
-    assert isinstance(config.batch_tokens, int)
     return BatchShapes(
         packed=row_sizes(train, config.batch_tokens) if packs else None,
-        tiled=bool(config.compile),
+        tiled=config.compile,
         rounded=captures and not config.compile and recipe.model.loops,
     )

@@ -29,18 +29,14 @@ from regard.data.readers import is_saved
 from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown, shown_comments
 from regard.models.base import count_parameters
+from regard.recipes.loading import expect_training_data, load_tree
+from regard.recipes.paths import with_absolute_paths
 from regard.recipes.propose import ROLES, parts_of, recipe_text, recognise, text_files_in
-from regard.recipes.recipe import (
-    AnyRecipe,
-    Proposal,
-    Switch,
-    expect_training_data,
-    load_tree,
-    recipe_of,
-    switched_model,
-    with_absolute_paths,
-)
+from regard.recipes.reading import Proposal
+from regard.recipes.recipe import AnyRecipe, recipe_of
+from regard.recipes.resolved import ResolvedRecipe
 from regard.recipes.shipped import shipped
+from regard.recipes.switching import Switch, switched_model
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile
 from regard.text.writing import write_file
@@ -465,11 +461,10 @@ def _loss_per_token(objective: nn.Module, batch: AnyBatch) -> Tensor:
 
 
 def _estimate(
-    recipe: AnyRecipe, task: Task, data: Prepared[Any], model: nn.Module, device: torch.device
+    recipe: ResolvedRecipe, task: Task, data: Prepared[Any], model: nn.Module, device: torch.device
 ) -> dict[str, Any]:
     """Steps, memory and time, measured with the first batches; without validations."""
     config = recipe.training
-    assert isinstance(config.batch_tokens, int)
     stream = Stream(data.train, config.batch_tokens, config.seed)
     batches = stream.epoch_batches(0)
     measured = [batch.to(device) for batch, _ in islice(stream, MEASURED)]

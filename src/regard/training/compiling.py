@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from regard.config import Tree
+from regard.data.config import TrainingConfig
 from regard.data.epochs import Examples
 
 COMPILED_POSITIONS = 10**8
@@ -22,18 +22,18 @@ WIDEST_SPLIT_NORM = 512
 """Width of a norm up to which two kernels compute its gradients faster than one."""
 
 
-def pays_to_compile(training: Tree, train: Examples) -> bool:
+def pays_to_compile(config: TrainingConfig, batch_tokens: int, train: Examples) -> bool:
     """Whether so much is to be computed on the GPU that compiled code wins back the time that
     compiling takes."""
     if shutil.which("cc") is None:
         return False
-    if training["minutes"] is not None:
-        return bool(training["minutes"] >= COMPILED_MINUTES)
+    if config.minutes is not None:
+        return config.minutes >= COMPILED_MINUTES
     epoch_tokens = int(train.lengths.sum(dtype=np.int64))
-    step_tokens = training["batch_tokens"] * training["accumulate"]
-    by_epochs = math.inf if training["epochs"] is None else training["epochs"] * epoch_tokens
-    by_steps = math.inf if training["steps"] is None else training["steps"] * step_tokens
-    return bool(min(by_epochs, by_steps) >= COMPILED_POSITIONS)
+    step_tokens = batch_tokens * config.accumulate
+    by_epochs = math.inf if config.epochs is None else config.epochs * epoch_tokens
+    by_steps = math.inf if config.steps is None else config.steps * step_tokens
+    return min(by_epochs, by_steps) >= COMPILED_POSITIONS
 
 
 def compile_options(module: nn.Module) -> dict[str, Any] | None:

@@ -13,10 +13,8 @@ from regard.errors import CheckpointError, ConfigError, Problem
 from regard.layers.embeddings import Embedding
 from regard.models.base import ModelConfig
 from regard.models.headed import Headed, weights_for
-from regard.recipes.recipe import (
-    AnyRecipe,
-    other_fields,
-)
+from regard.recipes.initial_run import other_fields
+from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.run import (
     load_weights,

@@ -20,7 +20,7 @@ from regard.data.prepare import Prepared
 from regard.engine.prefetch import ahead
 from regard.engine.products import forget_packed_weights
 from regard.objectives.cross_entropy import perplexity
-from regard.recipes.recipe import AnyRecipe
+from regard.recipes.resolved import ResolvedRecipe
 from regard.runs import Run
 from regard.runs.run import (
     MetricsLog,
@@ -74,7 +74,7 @@ class Trainer:
     def __init__(
         self,
         run: Run,
-        recipe: AnyRecipe,
+        recipe: ResolvedRecipe,
         data: Prepared[Any],
         model: nn.Module,
         accelerator: Accelerator,
@@ -118,7 +118,7 @@ class Trainer:
         config = self.asked.training
         accelerator = self.accelerator
         captures = captures_steps(accelerator)
-        forward = forward_context(objective, accelerator, compiled=bool(config.compile))
+        forward = forward_context(objective, accelerator, compiled=config.compile)
         self.shapes = batch_shapes(
             self.asked, self.task, self.data.train, accelerator, captures=captures
         )
@@ -140,7 +140,7 @@ class Trainer:
         return bool(self.accelerator.is_main_process)
 
     @property
-    def recipe(self) -> AnyRecipe:
+    def recipe(self) -> ResolvedRecipe:
         """The recipe, with the length of the warm-up."""
         return self.asked.model_copy(update={"training": self.timetable.config})
 
@@ -232,14 +232,13 @@ class Trainer:
     def stream(self) -> Stream:
         """The batches of this process from the current position on."""
         config = self.asked.training
-        assert isinstance(config.batch_tokens, int)
         processes = self.accelerator.num_processes
         return Stream(
             self.data.train,
             config.batch_tokens,
             config.seed,
             self.progress.position,
-            fill=bool(config.fill),
+            fill=config.fill,
             rank=self.accelerator.process_index,
             world=processes,
             shared=self.carries and processes > 1,

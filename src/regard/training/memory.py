@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.data.batches import AnyBatch
 from regard.data.epochs import Examples
 from regard.models.base import count_parameters
-from regard.recipes.recipe import AnyRecipe
+from regard.recipes.resolved import ResolvedRecipe
 from regard.tasks import TASKS
 from regard.text.tokenizers import Tokenizers
 from regard.training.optimiser import build_optimiser
@@ -77,7 +77,7 @@ def largest_measured(
 
 
 def fitting_batch_tokens(
-    recipe: AnyRecipe,
+    recipe: ResolvedRecipe,
     train: Examples,
     model: nn.Module,
     accelerator: Accelerator,
@@ -91,7 +91,6 @@ def fitting_batch_tokens(
     the device reports.
     """
     limit, on_cpu = recipe.training.batch_tokens, accelerator.device.type == "cpu"
-    assert isinstance(limit, int)
     if available is None:
         available = available_memory(accelerator.device) // (
             accelerator.num_processes if on_cpu else 1
@@ -110,7 +109,7 @@ def fitting_batch_tokens(
 
 
 def step_bytes(
-    recipe: AnyRecipe, batch: AnyBatch, model: nn.Module, accelerator: Accelerator
+    recipe: ResolvedRecipe, batch: AnyBatch, model: nn.Module, accelerator: Accelerator
 ) -> int:
     """The bytes that training with such batches needs, measured with a copy of the model."""
     device = accelerator.device
@@ -127,7 +126,7 @@ def step_bytes(
 
 
 def _trial_bytes(
-    recipe: AnyRecipe, batch: AnyBatch, trial: nn.Module, accelerator: Accelerator
+    recipe: ResolvedRecipe, batch: AnyBatch, trial: nn.Module, accelerator: Accelerator
 ) -> int:
     """On a CPU, where allocations are not counted: weights, gradients, optimiser, and saved
     activations. On a GPU: the peak of the second update, since the first one allocates the

@@ -13,16 +13,15 @@ from regard.data.config import TrainingConfig
 from regard.data.epochs import Examples
 from regard.errors import ConfigError
 from regard.models.base import count_parameters
-from regard.recipes.recipe import (
-    Switch,
-)
+from regard.recipes.resolved import ResolvedTraining
+from regard.recipes.switching import Switch
 from regard.tasks import TASKS, Task
 from regard.training.compiling import COMPILED_POSITIONS
 from regard.training.optimiser import warmup_steps
 
 
 def compile_notes(
-    given: TrainingConfig, resolved: TrainingConfig, device: torch.device
+    given: TrainingConfig, resolved: ResolvedTraining, device: torch.device
 ) -> Iterator[str]:
     """What became of `training.compile` on a GPU, and why."""
     if resolved.compile:
@@ -52,9 +51,8 @@ def switch_notes(switch: Switch, task: Task) -> Iterator[str]:
         )
 
 
-def budget_note(config: TrainingConfig, train: Examples) -> Iterator[str]:
+def budget_note(config: ResolvedTraining, train: Examples) -> Iterator[str]:
     """A note if examples are longer than `training.batch_tokens`."""
-    assert isinstance(config.batch_tokens, int)
     if longer := int(np.count_nonzero(train.lengths > config.batch_tokens)):
         yield (
             f"{longer:,} of {len(train):,} training examples are longer than training.batch_tokens="

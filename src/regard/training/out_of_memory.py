@@ -13,16 +13,13 @@ from torch import nn
 
 from regard.data.epochs import Examples
 from regard.errors import ConfigError
-from regard.recipes.recipe import (
-    AnyRecipe,
-    recipe_of,
-)
+from regard.recipes.resolved import ResolvedRecipe, with_training
 from regard.training.memory import fitting_batch_tokens
 
 
 def with_fitting_batches(
-    recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator
-) -> AnyRecipe:
+    recipe: ResolvedRecipe, train: Examples, model: nn.Module, accelerator: Accelerator
+) -> ResolvedRecipe:
     """The recipe with `batch_tokens` lowered to what fits into the memory of every process."""
     with explained_out_of_memory(recipe):
         fitting = fitting_batch_tokens(recipe, train, model, accelerator)
@@ -34,14 +31,13 @@ def with_fitting_batches(
         )
         hint = "use a smaller model, or lower data.max_length"
         raise ConfigError(what, where="training.batch_tokens", hint=hint)
-    tree = recipe.model_dump()
-    tree["training"]["batch_tokens"] = tokens
-    return recipe_of(tree)
+    training = recipe.training.model_copy(update={"batch_tokens": tokens})
+    return with_training(recipe, training)
 
 
 @contextmanager
 def explained_out_of_memory(
-    recipe: AnyRecipe, fitting: Callable[[], int] = lambda: 0
+    recipe: ResolvedRecipe, fitting: Callable[[], int] = lambda: 0
 ) -> Iterator[None]:
     """Turn an out-of-memory error into a ConfigError with a `batch_tokens` that fits, from
     `fitting` if it succeeds.
@@ -55,7 +51,6 @@ def explained_out_of_memory(
             raise
         clear_frames(error.__traceback__)  # they still refer to large tensors
         config = recipe.training
-        assert isinstance(config.batch_tokens, int)
         try:
             fits = fitting()
         except (RuntimeError, MemoryError) as again:
@@ -83,7 +78,7 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def fitting_after_failure(
-    recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator
+    recipe: ResolvedRecipe, train: Examples, model: nn.Module, accelerator: Accelerator
 ) -> int:
     """The `batch_tokens` that would have fitted, measured after the training's memory is
     released."""

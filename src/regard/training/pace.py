@@ -15,7 +15,7 @@ from torch import nn
 
 from regard.data.epochs import Stream
 from regard.data.prepare import Prepared
-from regard.recipes.recipe import AnyRecipe
+from regard.recipes.resolved import ResolvedRecipe
 from regard.tasks import TASKS
 from regard.training.memory import sums_of
 from regard.training.optimiser import build_optimiser
@@ -35,7 +35,7 @@ class Pace:
 
 
 def measure_pace(
-    recipe: AnyRecipe,
+    recipe: ResolvedRecipe,
     data: Prepared[Any],
     model: nn.Module,
     accelerator: Accelerator,
@@ -67,11 +67,10 @@ def measure_pace(
 
 
 def trial_step(
-    recipe: AnyRecipe, data: Prepared[Any], trial: nn.Module, accelerator: Accelerator
+    recipe: ResolvedRecipe, data: Prepared[Any], trial: nn.Module, accelerator: Accelerator
 ) -> Callable[[], None]:
     """A function that trains a model on the next batch of the data, one batch with each call."""
     config, device = recipe.training, accelerator.device
-    assert isinstance(config.batch_tokens, int)
     batches = iter(Stream(data.train, config.batch_tokens, config.seed))
     objective = TASKS[recipe.task](recipe, data.tokenizers).objective(trial.to(device)).train()
     optimiser = build_optimiser(trial, config)

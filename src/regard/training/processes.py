@@ -24,6 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from regard.data.config import TrainingConfig
 from regard.data.epochs import Examples
 from regard.errors import ConfigError, Problem, RegardError
+from regard.recipes.resolved import ResolvedTraining
 from regard.runs.run import Weights, check_weights
 
 LOST = re.compile(
@@ -231,14 +232,13 @@ def recompute_blocks(model: nn.Module) -> None:
 
 
 def batches_at_once(
-    train: Examples, config: TrainingConfig, accelerator: Accelerator, *, carries: bool
+    train: Examples, config: ResolvedTraining, accelerator: Accelerator, *, carries: bool
 ) -> int:
     """Batches that all processes take together: one each, but if a state is carried from batch to
     batch they share each batch."""
     processes: int = accelerator.num_processes
     if not carries:
         return processes
-    assert isinstance(config.batch_tokens, int)
     streams = len(train.plan(config.batch_tokens, 0, 0)[0])
     if streams < 2 * processes:
         raise ConfigError(

@@ -7,16 +7,20 @@ from typing import Any
 
 import torch
 
+from regard.data.config import TrainingConfig
 from regard.data.epochs import auto_batch_tokens
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError, did_you_mean
-from regard.recipes.recipe import (
-    AnyRecipe,
-    recipe_of,
-    with_absolute_paths,
+from regard.recipes.paths import with_absolute_paths
+from regard.recipes.recipe import AnyRecipe
+from regard.recipes.resolved import (
+    ResolvedRecipe,
+    ResolvedTraining,
+    resolved_training,
+    with_training,
 )
 from regard.runs import Run
-from regard.tasks import TASKS
+from regard.tasks import TASKS, Task
 from regard.training.compiling import pays_to_compile
 from regard.training.precision import mixed_precision
 
@@ -27,32 +31,42 @@ def resolve(
     data: Prepared[Any],
     device: torch.device,
     existing: Run | None = None,
-) -> AnyRecipe:
+) -> ResolvedRecipe:
     """The recipe with the values that depend on the data or on the run to resume, and with absolute
     paths."""
-    (task := TASKS[recipe.task](recipe, data.tokenizers)).check(data)
-    tree = with_absolute_paths(data.recipe, base).model_dump()
-    if recipe.training.batch_tokens == "auto":
-        default = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
-        tree["training"]["batch_tokens"] = (
-            existing.recipe.training.batch_tokens if existing else default
-        )
-    # a resumed training is not warmed up for longer
-    if recipe.training.warmup == "auto" and existing:
-        tree["training"]["warmup"] = existing.recipe.training.warmup
-    training, on_gpu = tree["training"], device.type == "cuda"
-    packs = (
-        on_gpu and task.network.packs and mixed_precision(recipe.training, on_gpu=True) != "fp32"
-    )
-    for name, automatic in (
-        ("fill", packs),
-        ("compile", packs and pays_to_compile(training, data.train)),
-    ):
-        if training[name] == "auto":  # old runs have neither
-            training[name] = (
-                getattr(existing.recipe.training, name) is True if existing else automatic
-            )
-    return recipe_of(tree)
+    task = TASKS[recipe.task](recipe, data.tokenizers)
+    task.check(data)
+    absolute = with_absolute_paths(data.recipe, base)
+    values = _kept_values(recipe.training, existing.recipe.training) if existing else {}
+    if not existing:
+        values = _chosen_values(recipe.training, task, data, device)
+    return with_training(absolute, resolved_training(absolute.training, **values))
+
+
+def _kept_values(config: TrainingConfig, before: ResolvedTraining) -> dict[str, Any]:
+    """The values for `auto` in a training that is resumed: those that the run has.
+
+    The warm-up is among them, so that a longer training is not warmed up for longer.
+    """
+    names = ("batch_tokens", "warmup", "fill", "compile")
+    return {name: getattr(before, name) for name in names if getattr(config, name) == "auto"}
+
+
+def _chosen_values(
+    config: TrainingConfig, task: Task, data: Prepared[Any], device: torch.device
+) -> dict[str, Any]:
+    """The values for `auto` in a new training; that of the warm-up depends on its steps."""
+    batch_tokens = config.batch_tokens
+    if batch_tokens == "auto":
+        batch_tokens = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
+    on_gpu = device.type == "cuda"
+    packs = on_gpu and task.network.packs and mixed_precision(config, on_gpu=True) != "fp32"
+    fill = packs if config.fill == "auto" else config.fill
+    if config.compile == "auto":
+        compiles = packs and pays_to_compile(config, batch_tokens, data.train)
+    else:
+        compiles = config.compile
+    return {"batch_tokens": batch_tokens, "fill": fill, "compile": compiles}
 
 
 def check_metric(recipe: AnyRecipe) -> None:

@@ -11,11 +11,9 @@ from accelerate import Accelerator
 from regard.data.config import TrainingConfig
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, Problem
-from regard.recipes.recipe import (
-    CHANGEABLE_ON_RESUME,
-    AnyRecipe,
-    leaves,
-)
+from regard.recipes.recipe import leaves
+from regard.recipes.resolved import ResolvedRecipe
+from regard.recipes.resuming import CHANGEABLE_ON_RESUME
 from regard.runs import Run
 from regard.runs.run import (
     LOG,
@@ -61,7 +59,7 @@ def run_to_resume(folder: Path, resume: bool, accept_recipe: bool = False) -> Ru
 
 def create_run(
     folder: Path,
-    recipe: AnyRecipe,
+    recipe: ResolvedRecipe,
     data: Prepared[Any],
     accelerator: Accelerator,
     threads: int | None,
@@ -72,7 +70,7 @@ def create_run(
     return Run.create(folder, recipe, data.tokenizers, chosen_threads=threads)
 
 
-def refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
+def refuse_other_recipe(run: Run, recipe: ResolvedRecipe) -> None:
     """A resumed training must have the same recipe, up to CHANGEABLE_ON_RESUME."""
     before, now = leaves(run.recipe.model_dump()), leaves(recipe.model_dump())
     paths = before.keys() | now.keys()

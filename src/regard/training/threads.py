@@ -15,9 +15,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from regard.data.prepare import Prepared
-from regard.recipes.recipe import (
-    AnyRecipe,
-)
+from regard.recipes.resolved import ResolvedRecipe
 from regard.runs import Run
 from regard.training.pace import timed, trial_step
 
@@ -32,7 +30,7 @@ GAIN = 0.9
 
 def choose_threads(
     existing: Run | None,
-    recipe: AnyRecipe,
+    recipe: ResolvedRecipe,
     data: Prepared[Any],
     model: nn.Module,
     accelerator: Accelerator,
@@ -73,7 +71,7 @@ def threads_are_chosen() -> bool:
 
 
 def fastest_threads(
-    recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator
+    recipe: ResolvedRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator
 ) -> int:
     """The number of threads with which a step is fastest: all, half of them, or one.
 

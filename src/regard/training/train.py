@@ -19,14 +19,11 @@ from regard.data.store import verifying
 from regard.engine.machine import keep_memory
 from regard.errors import RegardError
 from regard.models.base import count_parameters
-from regard.recipes.recipe import (
-    AnyRecipe,
-    leaves,
-    load_recipe,
-    load_tree,
-    switched_model,
-    with_defaults_of_run,
-)
+from regard.recipes.loading import load_recipe, load_tree
+from regard.recipes.recipe import leaves
+from regard.recipes.resolved import ResolvedRecipe
+from regard.recipes.resuming import with_defaults_of_run
+from regard.recipes.switching import switched_model
 from regard.runs import Run
 from regard.runs.run import (
     damage_of_log,
@@ -145,7 +142,7 @@ def train(
 
 def _train(
     run: Run,
-    recipe: AnyRecipe,
+    recipe: ResolvedRecipe,
     data: Prepared[Any],
     model: nn.Module,
     accelerator: Accelerator,
