@@ -15,8 +15,10 @@ from model_cases import tokens_of
 from places import ROOT
 from regard import load, predict
 from regard.search.config import SearchConfig
-from regard.search.decode import Recorder, search
-from regard.search.hypotheses import Constraints, Hypothesis
+from regard.search.decode import search
+from regard.search.hypotheses import Hypothesis
+from regard.search.observers import Recorder
+from regard.search.rules import Constraints
 from regard.text.vocabularies import END
 from regard.views.search_record import Outcome, Reference, follow_reference, ranking, search_tree
 from toy_models import Toy, ban_tokens, table_toy

@@ -15,7 +15,16 @@ import pytest
 import regard
 from regard import engine
 from regard.api import train
-from regard.engine import additive, attention, caches, dropout, losses, products, recurrence
+from regard.engine import (
+    additive,
+    attention,
+    caches,
+    dropout,
+    losses,
+    products,
+    recurrence,
+    top_scores,
+)
 from tiny import TINY
 
 PACKAGE = Path(regard.__file__).parent
@@ -33,6 +42,7 @@ TABLES: list[list[Any]] = [
     recurrence.LOOPS,
     recurrence.LSTM_CELLS,
     recurrence.LSTM_LAYERS,
+    top_scores.BEST,
 ]
 DEVICE_WORDS = re.compile(
     r"triton|is_compiling|mkldnn|onednn|cpuinfo|intel\b|cudagraph|sdpa|varlen|device\.type|autocast",
@@ -43,7 +53,7 @@ DEVICE_WORDS = re.compile(
 def equations() -> list[Path]:
     return sorted(
         path
-        for folder in ("layers", "models", "objectives")
+        for folder in ("layers", "models", "objectives", "search")
         for path in (PACKAGE / folder).glob("*.py")
     )
 

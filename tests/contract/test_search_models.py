@@ -18,7 +18,9 @@ from regard.errors import DecodeError
 from regard.models.transformer import TransformerConfig
 from regard.search.config import SearchConfig
 from regard.search.decode import search
-from regard.search.hypotheses import Constraints, Hypothesis, as_hypotheses
+from regard.search.hypotheses import Hypothesis
+from regard.search.rules import Constraints
+from regard.search.scoring import as_hypotheses
 from regard.text.vocabularies import END
 from search_cases import (
     EVERY_CASE,

@@ -21,7 +21,9 @@ from regard.models.transformer import Transformer
 from regard.runs import Run
 from regard.search.config import SearchConfig
 from regard.search.decode import search
-from regard.search.hypotheses import Constraints, Hypothesis, score
+from regard.search.hypotheses import Hypothesis
+from regard.search.rules import Constraints
+from regard.search.scoring import score
 from regard.text.vocabularies import BEGIN, END
 from toy_models import ban_tokens
 

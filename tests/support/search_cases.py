@@ -11,7 +11,9 @@ import torch
 from contract_cases import WRITERS, SourceCase
 from regard.layers.attention import recording
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import MIN_COVERAGE, SPECIAL, Hypothesis, Limits, Special, score
+from regard.search.hypotheses import MIN_COVERAGE, Hypothesis
+from regard.search.rules import SPECIAL, Limits, Special
+from regard.search.scoring import score
 
 Ids = tuple[int, ...]
 EVERY_CASE = list(WRITERS)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.data.batches import Batch, Padded
 from regard.models.base import Generator, Output
-from regard.search.hypotheses import BannedTexts
+from regard.search.rules import BannedTexts
 
 
 class ToyState:

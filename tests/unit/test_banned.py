@@ -17,7 +17,8 @@ from model_cases import tokens_of
 from regard import predict
 from regard.search.config import SearchConfig
 from regard.search.decode import search
-from regard.search.hypotheses import NEVER, BannedTexts, Constraints, Live
+from regard.search.hypotheses import NEVER, Live
+from regard.search.rules import BannedTexts, Constraints
 from regard.tasks.translation import ban_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import BEGIN, END, PAD, UNK

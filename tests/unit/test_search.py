@@ -19,21 +19,10 @@ from model_cases import batch_of, close, tokens_of
 from regard.data.batches import Padded
 from regard.errors import DecodeError
 from regard.search.config import SearchConfig
-from regard.search.decode import best, draw, search, truncated
-from regard.search.hypotheses import (
-    MIN_COVERAGE,
-    NEVER,
-    SPECIAL,
-    Constraints,
-    Hypothesis,
-    Limits,
-    Rules,
-    Special,
-    coverage,
-    log_probabilities,
-    objective_of,
-    score,
-)
+from regard.search.decode import draw, search, truncated
+from regard.search.hypotheses import MIN_COVERAGE, NEVER, Hypothesis, best, coverage, objective_of
+from regard.search.rules import SPECIAL, Constraints, Limits, Rules, Special
+from regard.search.scoring import log_probabilities, score
 from regard.tasks.language_modeling import LanguageModeling
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import BEGIN, END, PAD
@@ -317,7 +306,7 @@ def test_score_by_hand_and_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = batch_of([[A, END], [B, END]], [[BEGIN, A, B, END], [BEGIN, END]], extra=2)
     expected = [[math.log(0.5), math.log(0.875), math.log(0.25)], [math.log(0.25)]]
     for rows in (1024, 3, 1):
-        monkeypatch.setattr("regard.search.hypotheses.ROWS_AT_ONCE", rows)
+        monkeypatch.setattr("regard.search.scoring.TOKENS_PER_READOUT", rows)
         for found, row in zip(score(model, batch), expected, strict=True):
             assert found == pytest.approx(row, abs=1e-12)
 

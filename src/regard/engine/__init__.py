@@ -11,10 +11,12 @@ is written:
     additive scores over time      additive.py STEPS                  layers/scores.py `SummedAttention`
     cross-entropy                  losses.py LOSSES                   objectives/cross_entropy.py `smoothed_loss`
     recurrent encoders and loops   recurrence.py ENCODERS, LOOPS      layers/recurrence.py
+    caches of keys and values      caches.py EMPTY_CACHES             layers/caches.py `KeyValueCache`
+    the best of many scores        top_scores.py BEST                 search/hypotheses.py `best`
 
-The other files hold what is not one operation: packed sentences (packing.py), caches of keys and
-values (caches.py), recurrent layers without padding (recurrence.py), CUDA graphs (graphs.py, step_graphs.py),
-half-precision weights (half_weights.py) and kernels for a GPU (triton_kernels.py).
+The other files hold what is not one operation: packed sentences (packing.py), batches in shapes
+that repeat (shapes.py), rows of a search that are finished (live_rows.py), CUDA graphs (graphs.py,
+step_graphs.py), half-precision weights (half_weights.py) and kernels for a GPU (triton_kernels.py).
 
 REGARD_ENGINE=plain, or `training.engine: plain`, switches all of it off: every equation runs as
 written, only slower. It is the first thing to try if a result looks wrong.

@@ -24,7 +24,8 @@ from regard.exchange.renaming import prefixed, to_theirs
 from regard.runs.run import Run, load_facts
 from regard.search.config import SearchConfig
 from regard.search.external import ExternalModel
-from regard.search.hypotheses import Hypothesis, Limits
+from regard.search.hypotheses import Hypothesis
+from regard.search.rules import Limits
 from regard.tasks.task import LONGEST
 from regard.text.checksums import checksum, key_of
 from regard.text.tokenizers import Tokenizer, Tokenizers

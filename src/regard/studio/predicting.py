@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from regard.errors import DecodeError, InputError, RegardError
 from regard.inference.predictions import Skipped
-from regard.search.decode import reporting
+from regard.search.observers import reporting
 from regard.studio.answers import error_json, event
 from regard.studio.batching import QueuedRequest
 from regard.studio.requests import PredictBody

@@ -29,7 +29,9 @@ from regard.models.word2vec import Word2Vec
 from regard.objectives import language_model as objectives
 from regard.objectives.cross_entropy import perplexity
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import Constraints, Hypothesis, score
+from regard.search.hypotheses import Hypothesis
+from regard.search.rules import Constraints
+from regard.search.scoring import score
 from regard.tasks.raw import RawTextTask, check_max_length, spelling_options, token_losses
 from regard.tasks.task import (
     READ_TOKENS,

@@ -46,7 +46,7 @@ from regard.errors import (
 )
 from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import Constraints
+from regard.search.rules import Constraints
 from regard.search.stopping import stop_if_given_up
 from regard.text.files import EncodingError, FileInput, Parts, TextFile, open_text
 from regard.text.spelling import unknown_in

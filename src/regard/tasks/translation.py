@@ -35,17 +35,12 @@ from regard.models.source_states import SourceStates
 from regard.models.transformer import Transformer
 from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
 from regard.search.config import SearchConfig
-from regard.search.decode import BestSoFar, Observer, Recorder, report_to, search
+from regard.search.decode import search
 from regard.search.external import ExternalModel
-from regard.search.hypotheses import (
-    BannedTexts,
-    Constraints,
-    Hypothesis,
-    Limits,
-    Special,
-    as_hypotheses,
-    score,
-)
+from regard.search.hypotheses import Hypothesis
+from regard.search.observers import BestSoFar, Observer, Recorder, report_to
+from regard.search.rules import BannedTexts, Constraints, Limits, Special
+from regard.search.scoring import as_hypotheses, score
 from regard.tasks.task import (
     LONGEST,
     READ_TOKENS,

@@ -27,7 +27,7 @@ from regard.models.base import ModelConfig, device_of
 from regard.models.headed import LayerMix
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
-from regard.search.hypotheses import log_probabilities
+from regard.search.scoring import log_probabilities
 from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
 from regard.tasks.task import (
     Given,

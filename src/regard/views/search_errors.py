@@ -17,7 +17,8 @@ from regard.data.dataset import Dataset
 from regard.models.base import Generator
 from regard.runs import Run
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import Hypothesis, Live, Rules
+from regard.search.hypotheses import Hypothesis, Live
+from regard.search.rules import Rules
 from regard.tasks.task import Done, by_length, ignore, padded
 from regard.tasks.translation import Source, TextToText, wording_of
 from regard.text.normalise import nfc

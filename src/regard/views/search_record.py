@@ -17,7 +17,9 @@ from torch import Tensor
 from regard.models.base import Generator, device_of
 from regard.runs import Run
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import NEVER, Choice, Live, Rules, penalise_repetition, score
+from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
+from regard.search.rules import Rules
+from regard.search.scoring import score
 from regard.tasks.task import encode_target, readable
 from regard.tasks.translation import Source
 from regard.text.files import FileInput
