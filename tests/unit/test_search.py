@@ -334,6 +334,7 @@ def never_ending() -> TableToy:
     return TableToy(log_p_VV)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize(
     ("beam", "sources", "rows"),
     [
