@@ -216,7 +216,8 @@ class Beam:
         log_p_RM, tokens_RM = best(log_p_BWV.flatten(0, 1), min(self.rows, log_p_BWV.shape[-1]))
         if self.rows == 1:  # a sentence that is finished has no live hypothesis
             return Choice(torch.zeros_like(tokens_RM), tokens_RM, log_p_RM + live.total_BW)
-        total_BM = (log_p_RM.reshape(*live.total_BW.shape, -1) + live.total_BW[..., None]).flatten(1)
+        log_p_BWM = log_p_RM.reshape(*live.total_BW.shape, -1)
+        total_BM = (log_p_BWM + live.total_BW[..., None]).flatten(1)
         total_BW, index_BW = best(total_BM, min(self.rows, total_BM.shape[1]))
         open_B = self.rows - finished.count_B[live.sentences_B]
         closed_BW = torch.arange(total_BW.shape[1], device=total_BW.device) >= open_B[:, None]
