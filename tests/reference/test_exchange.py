@@ -526,6 +526,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Tokenizer
         {"max_position_embeddings": 64},
         {},
         None,
+        64,
         raw_text=True,
         reads_masks=True,
     )

@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.config import parse_yaml
 from regard.errors import ConfigError, DataError
 from regard.exchange.folder import (
+    Architecture,
     Exported,
     Fields,
     Imported,
@@ -26,9 +27,14 @@ from regard.runs.run import Run, stored_weights
 from regard.text.tokenizers import Tokenizers
 
 PRETRAINING = "masked_language_modeling"
-PRETRAINED = ("BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForNextSentencePrediction")
+PRETRAINED_ARCHITECTURES = (
+    "BertModel",
+    "BertForMaskedLM",
+    "BertForPreTraining",
+    "BertForNextSentencePrediction",
+)
 """The architectures without the head of a task."""
-HEADED = {
+HEAD_ARCHITECTURES = {
     "classification": "BertForSequenceClassification",
     "regression": "BertForSequenceClassification",
     "multiple_choice": "BertForMultipleChoice",
@@ -37,10 +43,10 @@ HEADED = {
 }
 """Task -> the architecture with its head."""
 # the tasks whose head reads one vector for a text
-POOLED = ("classification", "regression", "multiple_choice")
+POOLING_TASKS = ("classification", "regression", "multiple_choice")
 POOLINGS = {"first": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "last": "lasttoken"}
 """`head.pooling` -> its name in sentence-transformers."""
-NAMED = ("classification", "tagging")  # the tasks whose classes have names
+NAMED_CLASS_TASKS = ("classification", "tagging")  # the tasks whose classes have names
 FIELDS: Fields = {
     "layers": ("num_hidden_layers", None),
     "width": ("hidden_size", None),
@@ -58,7 +64,7 @@ ACTIVATIONS = {
     "relu": "relu",
 }
 """`hidden_act` -> `model.activation`."""
-SUPPORTED: dict[str, tuple[Any, ...]] = {
+SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {
     "type_vocab_size": (2,),
     "position_embedding_type": ("absolute",),
     "hidden_act": tuple(ACTIVATIONS),
@@ -67,21 +73,21 @@ SUPPORTED: dict[str, tuple[Any, ...]] = {
     "tie_word_embeddings": (True,),
     "problem_type": (None, "single_label_classification", "regression"),
 }
-WORDS = "embeddings.word_embeddings.weight"
-TIED = {
-    "cls.predictions.decoder.weight": WORDS,
+WORD_TABLE = "embeddings.word_embeddings.weight"
+TIED_WEIGHTS = {
+    "cls.predictions.decoder.weight": WORD_TABLE,
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-"""Second names of one tensor."""
+"""Second name of a tensor -> its first name."""
 # their names of weights that are not below the heads
-HEADS = ("cls.", "classifier.", "qa_outputs.")
-MODEL = {
-    "embedding.tokens.weight": WORDS,
+HEAD_PREFIXES = ("cls.", "classifier.", "qa_outputs.")
+MODEL_WEIGHTS = {
+    "embedding.tokens.weight": WORD_TABLE,
     "embedding.segments.weight": "embeddings.token_type_embeddings.weight",
     "embedding.positions.learned.weight": "embeddings.position_embeddings.weight",
     "embedding.norm": "embeddings.LayerNorm",
 }
-LAYER = {
+LAYER_WEIGHTS = {
     "self_attention.W_Q": "attention.self.query",
     "self_attention.W_KV self_attention.W_KV": "attention.self.key attention.self.value",
     "self_attention.W_O": "attention.output.dense",
@@ -90,28 +96,28 @@ LAYER = {
     "feed_forward.W_2": "output.dense",
     "feed_forward_norm": "output.LayerNorm",
 }
-NEXT_SENTENCE = {
+NEXT_SENTENCE_WEIGHTS = {
     "next_sentence.pooler": "pooler.dense",
     "next_sentence.output": "cls.seq_relationship",
 }
-MASKED_HEAD = {
+MASKED_HEAD_WEIGHTS = {
     "output.W": "cls.predictions.transform.dense",
     "output.norm": "cls.predictions.transform.LayerNorm",
     "output.output.linear.bias": "cls.predictions.bias",
 }
-"""Our names of the weights -> theirs, of the model, of a layer and of the heads of pre-training."""
+"""Our names of weights -> theirs: of the model, of a layer, and of the heads of pre-training."""
 # the key in config.json of the sections of a recipe that `transformers` does not have
-OWN = "regard"
+OWN_SECTIONS_KEY = "regard"
 
 
 def read(folder: ModelFolder) -> Imported:
-    """Any of the architectures. The weights show which heads of its pre-training a BERT has; the
-    classes of a fine-tuned one keep their names and their order."""
-    folder.expect(SUPPORTED)
+    """Read any of the architectures. The weights show which heads of its pre-training a BERT has;
+    the classes of a fine-tuned one keep their names and their order."""
+    folder.expect(SUPPORTED_SETTINGS)
     activation = ACTIVATIONS[folder.config.get("hidden_act", "gelu")]
     config = {"kind": "bert", **folder.fields(FIELDS), "activation": activation}
     theirs = each_once(folder.weights(), folder.name)
-    if folder.architecture in PRETRAINED:
+    if folder.architecture not in HEAD_ARCHITECTURES.values():
         task = PRETRAINING
         sections = {"data": {"max_length": config["max_positions"]}}
         config["next_sentence"] = "pooler.dense.weight" in theirs
@@ -124,7 +130,7 @@ def read(folder: ModelFolder) -> Imported:
         config |= {"next_sentence": False, "masked_head": False}
         task, sections = _read_head(folder, config)
     weights = to_ours(weight_names(task, config), theirs, folder.name)
-    tokenizer = read_tokenizer(folder, len(theirs[WORDS]), begin="cls", end="sep")
+    tokenizer = read_tokenizer(folder, len(theirs[WORD_TABLE]), begin="cls", end="sep")
     return Imported(task, config, weights, Tokenizers({"text": tokenizer}), sections)
 
 
@@ -138,7 +144,7 @@ def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
     # constants in older files
     for table in ("embeddings.position_ids", "embeddings.token_type_ids"):
         named.pop(table, None)
-    return without_copies(named, TIED, where)
+    return without_copies(named, TIED_WEIGHTS, where)
 
 
 def _read_head(
@@ -156,22 +162,26 @@ def _read_head(
         where = f"{folder.config_path}: id2label"
         raise DataError(what, where=where, hint='for example {"0": "negative", "1": "positive"}')
     labels = [*map(str, named)]
-    tasks = [task for task, architecture in HEADED.items() if architecture == folder.architecture]
+    tasks = [
+        task
+        for task, architecture in HEAD_ARCHITECTURES.items()
+        if architecture == folder.architecture
+    ]
     task = tasks[-1] if len(labels) == 1 else tasks[0]
     dropout = folder.config.get("classifier_dropout")
     dropout = config["dropout"] if dropout is None else folder.real("classifier_dropout", dropout)
     head: dict[str, Any] = {"dropout": dropout}
     data: dict[str, Any] = {"max_length": config["max_positions"]}
-    if task in NAMED:
+    if task in NAMED_CLASS_TASKS:
         head["labels"] = labels
     if task == "question_answering":
         head["no_answer"] = _may_have_no_answer(folder)
     if task == "tagging" and any(label.startswith(("E-", "S-")) for label in labels):
         data["learned"] = "bioes"
     sections = {"data": data, "head": head, "evaluation": {}}
-    own = folder.config.get(OWN, {})
+    own = folder.config.get(OWN_SECTIONS_KEY, {})
     if not isinstance(own, dict) or not all(isinstance(section, dict) for section in own.values()):
-        where = f"{folder.config_path}: {OWN}"
+        where = f"{folder.config_path}: {OWN_SECTIONS_KEY}"
         raise DataError(
             "is not what 'regard export' writes there", where=where, hint="leave it out"
         )
@@ -179,8 +189,8 @@ def _read_head(
 
 
 def _may_have_no_answer(folder: ModelFolder) -> bool | None:
-    """Whether some questions of the datasets that the model card lists have no answer; None where
-    it lists none."""
+    """Whether some questions of the datasets that the model card lists have no answer; None if it
+    lists none."""
     try:
         _, front, _ = (folder.path / "README.md").read_text(encoding="utf-8").split("---\n", 2)
         datasets = parse_yaml(front, where="README.md").get("datasets")
@@ -195,21 +205,21 @@ def _may_have_no_answer(folder: ModelFolder) -> bool | None:
 
 
 def write(run: Run, checkpoint: str) -> Exported:
-    """A BERT with the heads of its pre-training that it has, or under the head of the run's
+    """Write a BERT with the heads of pre-training that it has, or with the head of the run's
     task."""
     task = run.recipe.task
     config = run.recipe.model
     tokenizer = run.tokenizers["text"]
-    apart = task in HEADED and getattr(run.recipe.head, "apart", False)  # type: ignore[attr-defined]
-    if task in HEADED:
+    apart = task in HEAD_ARCHITECTURES and getattr(run.recipe.head, "apart", False)  # type: ignore[attr-defined]
+    if task in HEAD_ARCHITECTURES:
         allowed: dict[str, tuple[Any, ...]] = {"features": ("last",), "bilstm": (None,)}
-        allowed |= {"pooling": ("first",)} if task in POOLED and not apart else {}
+        allowed |= {"pooling": ("first",)} if task in POOLING_TASKS and not apart else {}
         require_settings(run, "head", allowed, tool="transformers")
     names = weight_names(task, config.model_dump(), apart=apart)
     theirs = to_theirs(names, stored_weights(run.load_model(checkpoint)))
     next_sentence = [name for name in theirs if name.startswith("cls.seq_relationship.")]
-    if task in HEADED:
-        architecture = "BertModel" if apart else HEADED[task]
+    if task in HEAD_ARCHITECTURES:
+        architecture = "BertModel" if apart else HEAD_ARCHITECTURES[task]
     elif config.masked_head:
         architecture = "BertForPreTraining" if config.next_sentence else "BertForMaskedLM"
     elif any(theirs[name].any() for name in next_sentence):
@@ -229,12 +239,13 @@ def write(run: Run, checkpoint: str) -> Exported:
     }
     return Exported(
         architecture,
-        settings | (_head_config(run) if task in HEADED and not apart else {}),
+        settings | (_head_config(run) if task in HEAD_ARCHITECTURES and not apart else {}),
         {
-            name if name.startswith(HEADS) else prefix + name: tensor
+            name if name.startswith(HEAD_PREFIXES) else prefix + name: tensor
             for name, tensor in theirs.items()
         },
         None,
+        config.max_positions,
         files=_sentence_transformer(run) if apart else {},
         raw_text=task == PRETRAINING and bool(run.recipe.data.train),
         reads_masks=task == PRETRAINING,
@@ -242,8 +253,8 @@ def write(run: Run, checkpoint: str) -> Exported:
 
 
 def _sentence_transformer(run: Run) -> dict[str, str]:
-    """What sentence-transformers needs besides the model, to give the vector of a text that is read
-    apart."""
+    """The files that sentence-transformers needs besides the model, to give the vector of a single
+    text."""
     recipe: Any = run.recipe
     modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
     files: dict[str, Any] = {
@@ -273,7 +284,8 @@ def _sentence_transformer(run: Run) -> dict[str, str]:
 
 
 def _head_config(run: Run) -> dict[str, Any]:
-    """What config.json says of the head and its classes, and the settings that only we have."""
+    """The entries of config.json for the head and its classes, and for settings that only regard
+    has."""
     task = run.recipe.task
     tree = run.recipe.model_dump()
     own = {
@@ -285,14 +297,18 @@ def _head_config(run: Run) -> dict[str, Any]:
         "head": {
             key: value
             for key, value in tree["head"].items()
-            if key != "labels" or task not in NAMED
+            if key != "labels" or task not in NAMED_CLASS_TASKS
         },
         "evaluation": tree["evaluation"],
     }
     labels = (
-        tree["head"]["labels"] if task in NAMED else ["LABEL_0"] if task == "regression" else []
+        tree["head"]["labels"]
+        if task in NAMED_CLASS_TASKS
+        else ["LABEL_0"]
+        if task == "regression"
+        else []
     )
-    config = {"classifier_dropout": tree["head"]["dropout"], OWN: own}
+    config = {"classifier_dropout": tree["head"]["dropout"], OWN_SECTIONS_KEY: own}
     if labels:
         config["id2label"] = {str(number): label for number, label in enumerate(labels)}
         config["label2id"] = {label: number for number, label in enumerate(labels)}
@@ -305,14 +321,22 @@ def _head_config(run: Run) -> dict[str, Any]:
 def weight_names(task: str, config: dict[str, Any], *, apart: bool = False) -> dict[str, str]:
     """Our names of all weights -> theirs, with the heads of pre-training or that of the task,
     unless it compares texts that it reads `apart`."""
-    table = dict(MODEL)
+    table = dict(MODEL_WEIGHTS)
     for number in range(config["layers"]):
-        table |= prefixed(f"blocks.{number}.", f"encoder.layer.{number}.", LAYER)
-    if task not in HEADED:
-        table |= NEXT_SENTENCE if config["next_sentence"] else {}
-        return table | (MASKED_HEAD if config["masked_head"] else {})
+        table |= prefixed(f"blocks.{number}.", f"encoder.layer.{number}.", LAYER_WEIGHTS)
+    if task not in HEAD_ARCHITECTURES:
+        table |= NEXT_SENTENCE_WEIGHTS if config["next_sentence"] else {}
+        return table | (MASKED_HEAD_WEIGHTS if config["masked_head"] else {})
     if apart:
         return prefixed("base.", "", table)
-    pooler = {"head.pooler": "pooler.dense"} if task in POOLED else {}
+    pooler = {"head.pooler": "pooler.dense"} if task in POOLING_TASKS else {}
     linear = {"head.linear": "qa_outputs" if task == "question_answering" else "classifier"}
     return prefixed("base.", "", table) | pooler | linear
+
+
+ARCHITECTURE = Architecture(
+    {"bert": tuple(dict.fromkeys([*PRETRAINED_ARCHITECTURES, *HEAD_ARCHITECTURES.values()]))},
+    read,
+    [(PRETRAINING, "bert"), *((task, "bert") for task in HEAD_ARCHITECTURES)],
+    write,
+)

@@ -30,16 +30,16 @@ from regard.tasks.task import LONGEST
 from regard.text.checksums import checksum, key_of
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
-MODELS = (("translation", "transformer"), ("summarization", "transformer"))
-"""The tasks and kinds of model that it can run."""
-SUPPORTED: dict[str, tuple[Any, ...]] = {
+SUPPORTED_MODELS = (("translation", "transformer"), ("summarization", "transformer"))
+"""The tasks and kinds of model that CTranslate2 can run."""
+SUPPORTED_SETTINGS: dict[str, tuple[Any, ...]] = {
     "norm": ("post", "pre"),
     "scaled": (True,),
     "look_ahead": (False,),
     "residual": (True,),
 }
-"""The settings of a Transformer that it can run."""
-SUBLAYERS = {
+"""The settings of a Transformer that CTranslate2 can run."""
+SUBLAYER_WEIGHTS = {
     "self_attention.W_Q self_attention.W_KV self_attention.W_KV": " ".join(
         3 * ["self_attention.linear.0"]
     ),
@@ -48,10 +48,10 @@ SUBLAYERS = {
     "feed_forward.W_2": "ffn.linear_1",
     "around_feed_forward.norm": "ffn.layer_norm",
 }
-LAYERS = {
-    "encoder": {**SUBLAYERS, "around_attention.norm": "self_attention.layer_norm"},
+LAYER_WEIGHTS = {
+    "encoder": {**SUBLAYER_WEIGHTS, "around_attention.norm": "self_attention.layer_norm"},
     "decoder": {
-        **SUBLAYERS,
+        **SUBLAYER_WEIGHTS,
         "around_self.norm": "self_attention.layer_norm",
         "cross_attention.W_Q": "attention.linear.0",
         "cross_attention.W_KV": "attention.linear.1",
@@ -59,7 +59,7 @@ LAYERS = {
         "around_cross.norm": "attention.layer_norm",
     },
 }
-MODEL = {
+MODEL_WEIGHTS = {
     "source_embedding.weight": "encoder.embeddings.0.weight",
     "target_embedding.weight": "decoder.embeddings.weight",
     "output.linear": "decoder.projection",
@@ -68,8 +68,8 @@ MODEL = {
 
 
 def write(run: Run, quantize: str | None, checkpoint: str) -> Callable[[Path], None]:
-    """What fills a folder with model.bin, the vocabularies and the tokenizers."""
-    require_settings(run, "model", SUPPORTED, tool="CTranslate2")
+    """A function that fills a folder with model.bin, the vocabularies and the tokenizers."""
+    require_settings(run, "model", SUPPORTED_SETTINGS, tool="CTranslate2")
     specs = import_extra(
         "ctranslate2", extra="ctranslate2", where=str(run.folder), doing="exporting"
     ).specs
@@ -108,8 +108,8 @@ def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
         pre_norm=config.norm == "pre",
         activation=getattr(specs.common_spec.Activation, config.activation.upper()),
     )
-    table = dict(MODEL)
-    for side, layer in LAYERS.items():
+    table = dict(MODEL_WEIGHTS)
+    for side, layer in LAYER_WEIGHTS.items():
         for number in range(getattr(config, f"{side}_layers")):
             table |= prefixed(f"{side}.{number}.", f"{side}.layer.{number}.", layer)
         if config.norm == "pre":
@@ -163,8 +163,8 @@ def _tokens(tokenizer: Tokenizer) -> list[str]:
 # Running a model in 8 bits
 
 INT8_FORMAT = 1
-"""To be raised when what is stored in the cache changes."""
-ALLOWED: dict[str, tuple[Any, ...]] = {
+"""Raise this when the content of the cache changes."""
+INT8_SEARCH_SETTINGS: dict[str, tuple[Any, ...]] = {
     "sample": (False,),
     "normalisation": ("mean", "none"),
     "coverage_penalty": (0,),
@@ -172,27 +172,27 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
     "banned": ([],),
     "prefix": (None,),
 }
-"""The values of search settings with which its search means the same as ours; all others may have
-any value."""
-ROWS = 32
-SOURCE_TOKENS = 1024
-"""The most sentences, and padded source tokens, that are decoded together."""
-LENGTHS_TOGETHER = 16
-"""Sentences are decoded together if their lengths, divided by this, have the same whole part. Its
-products of attention round differently below and above a multiple of the width of a vector
-register, and in 8 bits a difference in rounding grows: outputs would then depend on the other
-sentences of a batch."""
+"""The values of search settings for which the library's search is equivalent to ours; other
+settings may have any value."""
+MAX_ROWS = 32
+MAX_SOURCE_TOKENS = 1024
+"""The maximum numbers of sentences and of padded source tokens in a batch."""
+LENGTHS_PER_BATCH = 16
+"""Sentences are decoded together if their lengths, divided by this, have the same whole part. The
+library's products of attention round differently below and above a multiple of the width of a
+vector register, and in 8 bits a difference in rounding grows: outputs would then depend on the
+other sentences of a batch."""
 
 
 def int8_model(run: Run, checkpoint: str) -> CTranslate2Model:
     """A checkpoint of a run with 8-bit weights. The converted model is kept in the cache."""
     task = run.recipe.task
     kind = run.recipe.model.kind
-    if (task, kind) not in MODELS:
+    if (task, kind) not in SUPPORTED_MODELS:
         what = f"int8 is computed by CTranslate2, which cannot run {kind} for {task}"
-        names = " and ".join(f"{other} for {task}" for task, other in MODELS)
+        names = " and ".join(f"{other} for {task}" for task, other in SUPPORTED_MODELS)
         raise DecodeError(what, where="precision", hint=f"it can run {names}; give fp32, or bf16")
-    require_settings(run, "model", SUPPORTED, tool="CTranslate2")
+    require_settings(run, "model", SUPPORTED_SETTINGS, tool="CTranslate2")
     library = import_extra(
         "ctranslate2", extra="ctranslate2", where="precision", doing="to compute int8"
     )
@@ -207,7 +207,7 @@ def int8_model(run: Run, checkpoint: str) -> CTranslate2Model:
 
 
 @dataclass(frozen=True)
-class Batch:
+class SourceBatch:
     """Sources that are decoded together, and the limits of their outputs, `</s>` included."""
 
     rows: list[int]
@@ -231,7 +231,8 @@ class CTranslate2Model(ExternalModel):
         self._contents: dict[str, bytes] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process, with the files: it may run on a machine without them."""
+        """The state for another process, with the content of the files, which its machine may
+        lack."""
         contents = self._contents or {
             path.name: path.read_bytes() for path in self._folder.iterdir()
         }
@@ -244,7 +245,7 @@ class CTranslate2Model(ExternalModel):
         return state | {"_contents": contents}
 
     def __deepcopy__(self, memo: object) -> CTranslate2Model:
-        """Several threads may use the same one."""
+        """No copy: several threads may share one translator."""
         return self
 
     @cached_property
@@ -283,7 +284,7 @@ class CTranslate2Model(ExternalModel):
 
     def refuse(self, config: SearchConfig, options: Mapping[str, object] | None = None) -> None:
         problems = []
-        for name, allowed in ALLOWED.items():
+        for name, allowed in INT8_SEARCH_SETTINGS.items():
             if getattr(config, name) not in allowed:
                 values = " or ".join(json.dumps(value).strip('"') for value in allowed)
                 what = f"with int8, which CTranslate2 computes, it must be {values}"
@@ -309,7 +310,7 @@ class CTranslate2Model(ExternalModel):
             [len(source) for source in sources], config.model_copy(update={"max_length": most})
         )
         batches = deque(self._batches(sources, limits, most))
-        started = deque[tuple[Batch, list[Any]]]()
+        started = deque[tuple[SourceBatch, list[Any]]]()
         while batches or started:
             while batches and len(started) <= 2 * self._workers:
                 batch = batches.popleft()
@@ -320,32 +321,34 @@ class CTranslate2Model(ExternalModel):
             for row, result in zip(batch.rows, results, strict=True):
                 hypotheses = self._hypotheses(result.result(), config)
                 if max(self._length(one) for one in hypotheses) > limits.longest[row]:
-                    batches.append(Batch([row], limits.shortest[row], limits.longest[row]))
+                    batches.append(SourceBatch([row], limits.shortest[row], limits.longest[row]))
                 else:
                     yield row, hypotheses
 
-    def _batches(self, sources: Sequence[Sequence[int]], limits: Limits, most: int) -> list[Batch]:
+    def _batches(
+        self, sources: Sequence[Sequence[int]], limits: Limits, most: int
+    ) -> list[SourceBatch]:
         """The sources in batches for all workers, the longest first."""
         alike = defaultdict[tuple[int, int, int], list[int]](list)
         for row in sorted(range(len(sources)), key=lambda row: -len(sources[row])):
             longest = min(
                 1 << (limits.longest[row] - 1).bit_length(), max(most, limits.longest[row])
             )
-            alike[len(sources[row]) // LENGTHS_TOGETHER, limits.shortest[row], longest].append(row)
+            alike[len(sources[row]) // LENGTHS_PER_BATCH, limits.shortest[row], longest].append(row)
         share = -(-len(sources) // self._workers)
         batches = []
         for (_, shortest, longest), rows in alike.items():
-            size = max(1, min(ROWS, share, SOURCE_TOKENS // len(sources[rows[0]])))
+            size = max(1, min(MAX_ROWS, share, MAX_SOURCE_TOKENS // len(sources[rows[0]])))
             batches += [
-                Batch(rows[first : first + size], shortest, longest)
+                SourceBatch(rows[first : first + size], shortest, longest)
                 for first in range(0, len(rows), size)
             ]
         return batches
 
     def _start(
-        self, batch: Batch, sources: Sequence[Sequence[int]], config: SearchConfig
+        self, batch: SourceBatch, sources: Sequence[Sequence[int]], config: SearchConfig
     ) -> list[Any]:
-        """Begin to decode a batch in another thread; a result for each source will come."""
+        """Start to decode a batch in another thread; returns a future for each source."""
         target = self._tokenizers["target"]
         never = dict.fromkeys([target.pad, target.begin])
         started: list[Any] = self._translator.translate_batch(
@@ -379,7 +382,7 @@ class CTranslate2Model(ExternalModel):
         ]
 
     def _length(self, hypothesis: Hypothesis) -> int:
-        """The tokens of an output with its `</s>`, also if that was not written any more."""
+        """The number of tokens of an output with its `</s>`, even if that was not written."""
         tokens = hypothesis.tokens
         return len(tokens) + (tokens[-1:] != (self._tokenizers["target"].end,))
 
@@ -390,7 +393,7 @@ class CTranslate2Model(ExternalModel):
         scored = self._translator.score_batch(
             [self._spelt(source) for source in sources],
             [[names[token] for token in target] for target in targets],
-            max_batch_size=ROWS,
+            max_batch_size=MAX_ROWS,
             max_input_length=0,
             asynchronous=True,
         )

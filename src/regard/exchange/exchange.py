@@ -1,4 +1,4 @@
-"""`import_run` and `export_run`: a model of another tool -> a run, and a run -> a model of another
+"""`import_run` turns a model of another tool into a run, `export_run` a run into a model of another
 tool."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from regard.config import apply_overrides, write_yaml
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError, did_you_mean
 from regard.exchange import bert, ctranslate2, gpt2, marian
-from regard.exchange.folder import DEFAULTS, Exported, Imported, ModelFolder, open_folder, render
+from regard.exchange.folder import Exported, Imported, ModelFolder, open_folder, render
 from regard.exchange.tokenizers import tokenizer_files
 from regard.layers.embeddings import Embedding
 from regard.recipes.recipe import recipe_of
@@ -23,38 +23,46 @@ from regard.tasks.raw import check_max_length
 from regard.text.vectors import vector_text
 from regard.text.writing import write_folder
 
+ARCHITECTURES = (bert.ARCHITECTURE, gpt2.ARCHITECTURE, marian.ARCHITECTURE)
+"""The architectures of `transformers`; a new one is a file and an entry here."""
+DEFAULT_NAMES = {
+    kind: names[0] for architecture in ARCHITECTURES for kind, names in architecture.names.items()
+}
+"""`model_type` -> the architecture if config.json names none."""
 READERS: dict[str, Callable[[ModelFolder], Imported]] = {
-    **dict.fromkeys([*bert.PRETRAINED, *bert.HEADED.values()], bert.read),
-    **dict.fromkeys(gpt2.ARCHITECTURES, gpt2.read),
-    **{DEFAULTS[kind]: marian.read for kind in marian.TYPES.values()},
+    name: architecture.read
+    for architecture in ARCHITECTURES
+    for names in architecture.names.values()
+    for name in names
 }
-"""Architecture in config.json -> how such a folder is read."""
+"""Architecture in config.json -> the function that reads such a folder."""
 WRITERS: dict[tuple[str, str], Callable[[Run, str], Exported]] = {
-    (bert.PRETRAINING, "bert"): bert.write,
-    ("language_modeling", "gpt"): gpt2.write,
-    ("translation", "transformer"): marian.write,
-    ("summarization", "transformer"): marian.write,
-    **{(task, "bert"): bert.write for task in bert.HEADED},
+    run: architecture.write for architecture in ARCHITECTURES for run in architecture.runs
 }
-"""Task and kind of model -> how a checkpoint of a run is written for `transformers`."""
+"""Task and kind of model -> the function that writes a checkpoint of a run for `transformers`."""
 TOOLS: dict[str, Sequence[tuple[str, str]]] = {
     "huggingface": list(WRITERS),
-    "ctranslate2": ctranslate2.MODELS,
+    "ctranslate2": ctranslate2.SUPPORTED_MODELS,
     "word2vec": [],
 }
 """Tool -> the tasks and kinds of model that can be exported to it; every model with word embeddings
 can to word2vec."""
-KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
+TOKENIZER_KINDS = {
+    "WordPiece": "wordpiece",
+    "BPE": "bpe",
+    "Unigram": "unigram",
+    "WordLevel": "word",
+}
 """A model of the `tokenizers` library -> `tokenizer.kind`."""
 CHANGEABLE = ("data", "head", "search", "evaluation")
 """The sections of a recipe that a model folder may leave open, except for the splits of the
 data."""
-SPLITS = ("data.train", "data.validation", "data.test")
+DATA_SPLITS = ("data.train", "data.validation", "data.test")
 
 
 def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] = ()) -> Run:
-    """The model of a `transformers` folder, or of a name on the Hugging Face Hub, as a run like any
-    other.
+    """Turn the model of a `transformers` folder, or of a name on the Hugging Face Hub, into a run
+    like any other.
 
     `transformers` itself is not needed for it. `overrides` set what the folder leaves open, such as
     head.no_answer=true.
@@ -66,13 +74,13 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
         )
     for override in overrides:
         section, _, key = override.partition("=")[0].partition(".")
-        if section not in CHANGEABLE or not key or f"{section}.{key}".startswith(SPLITS):
-            hint = f"allowed are keys of {', '.join(CHANGEABLE)}, except {', '.join(SPLITS)}"
+        if section not in CHANGEABLE or not key or f"{section}.{key}".startswith(DATA_SPLITS):
+            hint = f"allowed are keys of {', '.join(CHANGEABLE)}, except {', '.join(DATA_SPLITS)}"
             raise ConfigError("the model folder decides this", where=override, hint=hint)
     folder = open_folder(source)
     kind = str(folder.config.get("model_type"))
-    architecture = folder.architecture
-    if architecture not in READERS or kind not in DEFAULTS:
+    architecture = folder.architecture or DEFAULT_NAMES.get(kind, kind)
+    if architecture not in READERS or kind not in DEFAULT_NAMES:
         what = f"{architecture} of the type {kind!r} cannot be imported"
         raise DataError(what, where=folder.config_path, hint=f"supported: {', '.join(READERS)}")
     imported = READERS[architecture](folder)
@@ -89,10 +97,10 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
 def _write_run(
     partial: Path, imported: Imported, folder: ModelFolder, overrides: Sequence[str]
 ) -> None:
-    """A run without any training: its only checkpoint is that of step 0."""
+    """Write a run without any training: its only checkpoint is that of step 0."""
     tokenizer = next(iter(imported.tokenizers.values()))
     joint = imported.tokenizers.joint or imported.model.get("tie") == "all"
-    kind = KINDS[json.loads(tokenizer.to_json())["model"]["type"]]
+    kind = TOKENIZER_KINDS[json.loads(tokenizer.to_json())["model"]["type"]]
     recipe: Any = recipe_of(
         {
             "task": imported.task,
@@ -134,7 +142,7 @@ def _write_run(
 
 
 def import_note(run: Run) -> str | None:
-    """What an imported run cannot do, or what its folder left open."""
+    """A note on what an imported run cannot do, or what its folder left open."""
     recipe: Any = run.recipe
     if recipe.task == "masked_language_modeling" and not recipe.model.masked_head:
         return (
@@ -200,7 +208,7 @@ def export_run(
 
 
 def _write_vectors(folder: Path, run: Run, embeddings: Mapping[str, Embedding]) -> None:
-    """A file for each column, which `model.vectors` reads."""
+    """Write one file per column, which `model.vectors` reads."""
     for column, embedding in embeddings.items():
         text = vector_text(run.tokenizers[column], embedding.weight.detach().numpy())
         (folder / f"{column}.vec").write_text(text, encoding="utf-8")
@@ -238,7 +246,7 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
     texts = {"README.md": card, "config.json": json.dumps(config, indent=1), **exported.files}
     if exported.generation:
         texts["generation_config.json"] = json.dumps(exported.generation, indent=1)
-    longest = config.get("max_position_embeddings") or config["n_positions"]
+    longest = exported.longest
     if run.task.writes != "target":  # else longer texts are read, too
         longest = min(longest, run.recipe.data.max_length)
     for number, tokenizer in enumerate(run.tokenizers.files.values()):
@@ -254,8 +262,8 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
 
 
 def export_note(out: Path) -> str | None:
-    """What a user of an exported folder could miss: AutoTokenizer alone reads only the source's
-    vocabulary, and vectors are all that a model of texts read apart gives there."""
+    """A note on what a user of an exported folder could miss: AutoTokenizer alone reads only the
+    source's vocabulary, and vectors are all that a model of texts read apart gives there."""
     if (out / "modules.json").exists():
         return (
             "it gives the vectors of texts, for sentence-transformers; the head that "
@@ -271,7 +279,8 @@ def export_note(out: Path) -> str | None:
 
 
 def _without_folders(node: Any) -> Any:
-    """Paths would leak the folders of the machine that trained the model."""
+    """Keep only the last part of paths, which would leak the folders of the machine that trained
+    the model."""
     if isinstance(node, dict):
         return {key: _without_folders(value) for key, value in node.items()}
     if isinstance(node, list):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,23 +29,16 @@ if TYPE_CHECKING:
     from regard.runs.run import Run
     from regard.text.tokenizers import Tokenizers
 
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 """Files of weights that are read, whole or in shards, in order of preference."""
-TEXTS = ("*.json", "*.txt", "README.md", "*.spm", "spiece.model", "*/tokenizer*.json")
+TEXT_FILES = ("*.json", "*.txt", "README.md", "*.spm", "spiece.model", "*/tokenizer*.json")
 """The other files that are fetched from the Hub."""
-DEFAULTS = {
-    "bert": "BertModel",
-    "gpt2": "GPT2Model",
-    "marian": "MarianMTModel",
-    "pegasus": "PegasusForConditionalGeneration",
-}
-"""`model_type` -> the architecture, where config.json names none."""
 Fields = Mapping[str, tuple[str, float | None]]
 """Field of a model's config -> its name in config.json, and its default there; None for a required
 whole number."""
 # largest number of layers, and of anything else that config.json may say
-MOST_LAYERS = 1_000
-MOST = 2**20
+MAX_LAYERS = 1_000
+MAX_NUMBER = 2**20
 SAVE_AGAIN = "save the model with transformers as model.safetensors"
 
 
@@ -69,17 +62,34 @@ class Exported:
     config: dict[str, Any]  # config.json
     weights: dict[str, Tensor]
     template: str | None
-    """The special tokens around a text `$A`, where the tokenizer has no template of its own; None:
-    as a BERT reads one text and two."""
+    """The special tokens around a text `$A`, if the tokenizer has no template of its own; None:
+    those that BERT puts around one text or two."""
+    longest: int
+    """The number of positions."""
     # generation_config.json, of a model that generates
     generation: dict[str, Any] = field(default_factory=dict)
     not_exported: tuple[str, ...] = ()  # options of the run's search that `generate` does not have
     # other files, by their names: those of sentence-transformers
     files: dict[str, str] = field(default_factory=dict)
+    continues: bool = False
+    """Whether it continues a text, so that the space before its first word must be kept."""
     # whether it was trained here on raw text, in which a run of white space is one space
     raw_text: bool = False
     # whether [MASK] in a text is the token: transformers then reads all special tokens so
     reads_masks: bool = False
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A model of `transformers` that becomes a run, and a run that becomes such a model."""
+
+    names: Mapping[str, Sequence[str]]
+    """`model_type` -> the architectures that can be read; the first if config.json names none."""
+    read: Callable[[ModelFolder], Imported]
+    runs: Sequence[tuple[str, str]]
+    """Task and kind of model of the runs that can be written."""
+    write: Callable[[Run, str], Exported]
+    """Writes a checkpoint of a run."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,7 @@ class ModelFolder:
     name: str
 
     def json(self, file: str) -> dict[str, Any]:
-        """The JSON object in a file; empty where there is no such file."""
+        """The JSON object in a file; empty if there is no such file."""
         path = self.path / file
         try:
             tree = json.loads(path.read_text(encoding="utf-8"))
@@ -115,10 +125,10 @@ class ModelFolder:
         return str(self.path / "config.json")
 
     @cached_property
-    def architecture(self) -> str:
-        kind = str(self.config.get("model_type"))
+    def architecture(self) -> str | None:
+        """The architecture that config.json names, if any."""
         names = self.config.get("architectures")
-        return str(names[0]) if isinstance(names, list) and names else DEFAULTS.get(kind, kind)
+        return str(names[0]) if isinstance(names, list) and names else None
 
     def expect(self, supported: Mapping[str, tuple[Any, ...]]) -> None:
         """Refuse values in config.json that our models cannot have; the first one listed is the
@@ -134,7 +144,7 @@ class ModelFolder:
         value = default if self.config.get(name) is None else self.config[name]
         if not isinstance(value, int) or isinstance(value, bool):
             raise DataError(f"{name} is missing or no whole number", where=self.config_path)
-        most = MOST_LAYERS if name.endswith(("layer", "layers")) else MOST
+        most = MAX_LAYERS if name.endswith(("layer", "layers")) else MAX_NUMBER
         if not 0 <= value <= most:
             raise DataError(
                 f"{name} is {value:,}", where=self.config_path, hint=f"allowed: 0 to {most:,}"
@@ -157,7 +167,7 @@ class ModelFolder:
 
     def weights(self) -> dict[str, Tensor]:
         """All weights by name, in single precision."""
-        for name in WEIGHTS:
+        for name in WEIGHT_FILES:
             index = f"{name}.index.json"
             shards = self.json(index).get("weight_map", {})
             if not isinstance(shards, dict) or not all(
@@ -181,7 +191,7 @@ class ModelFolder:
                     for key, tensor in tensors
                 }
         what = (
-            f"there is neither {' nor '.join(WEIGHTS)}; other files may run code when they "
+            f"there is neither {' nor '.join(WEIGHT_FILES)}; other files may run code when they "
             "are loaded"
         )
         raise DataError(what, where=self.name, hint=SAVE_AGAIN)
@@ -211,20 +221,20 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def open_folder(source: str | Path) -> ModelFolder:
-    """A folder with a config.json, fetched from the Hub where no such path exists and the name may
-    be one there."""
+    """A folder with a config.json, fetched from the Hub if no such path exists and the name may be
+    one there."""
     path = Path(source)
     if not path.exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(source)):
         hub = import_extra("huggingface_hub", extra="hf", where=str(source), doing="fetching")
         try:
             path = Path(
-                hub.snapshot_download(str(source), allow_patterns=[*TEXTS, "*.safetensors"])
+                hub.snapshot_download(str(source), allow_patterns=[*TEXT_FILES, "*.safetensors"])
             )
             # pickled weights only where there are no others
             if not any(path.glob("*.safetensors")):
                 path = Path(
                     hub.snapshot_download(
-                        str(source), allow_patterns=[*TEXTS, "pytorch_model*.bin"]
+                        str(source), allow_patterns=[*TEXT_FILES, "pytorch_model*.bin"]
                     )
                 )
         except (
@@ -254,7 +264,7 @@ def open_folder(source: str | Path) -> ModelFolder:
 
 
 def config_fields(fields: Fields, config: Config) -> dict[str, Any]:
-    """The way back: these fields of our config under their names in config.json."""
+    """These fields of our config, under their names in config.json."""
     return {theirs: getattr(config, ours) for ours, (theirs, _) in fields.items()}
 
 
@@ -275,8 +285,8 @@ def require_settings(
 
 
 def render(template: str, **values: Any) -> str:
-    """A file of templates/ with these values. In it `plain` is a text in which Markdown and HTML
-    find nothing."""
+    """A file of templates/ filled with these values. Its filter `plain` escapes Markdown and
+    HTML."""
     loader = PackageLoader("regard.exchange")
     environment = Environment(
         loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.exchange.folder import (
+    Architecture,
     Exported,
     Fields,
     Imported,
@@ -22,7 +23,6 @@ from regard.exchange.tokenizers import read_tokenizer
 from regard.runs.run import Run, stored_weights
 from regard.text.tokenizers import Tokenizers
 
-ARCHITECTURES = ("GPT2Model", "GPT2LMHeadModel")
 FIELDS: Fields = {
     "layers": ("n_layer", None),
     "width": ("n_embd", None),
@@ -31,7 +31,7 @@ FIELDS: Fields = {
     "dropout": ("resid_pdrop", 0.1),
     "attention_dropout": ("attn_pdrop", 0.1),
 }
-FIXED: dict[str, tuple[Any, ...]] = {
+FIXED_SETTINGS: dict[str, tuple[Any, ...]] = {
     "activation_function": ("gelu_new", "gelu_pytorch_tanh"),
     "layer_norm_epsilon": (1e-5,),
     "scale_attn_weights": (True,),
@@ -39,13 +39,17 @@ FIXED: dict[str, tuple[Any, ...]] = {
     "add_cross_attention": (False,),
     "tie_word_embeddings": (True,),
 }
-"""What our GPT has in one form only; a value that is written comes first."""
+"""Settings that our GPT has in one form only; the value that is written comes first."""
 # constant tables that older files have beside the weights
-MASKS = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
-TRANSPOSED = re.compile(r"h\.\d+\.(attn|mlp)\.c_\w+\.weight")
-"""Matrices of linear layers, which are stored transposed there."""
-MODEL = {"embedding.weight": "wte.weight", "positions.learned.weight": "wpe.weight", "norm": "ln_f"}
-LAYER = {
+MASK_TABLES = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
+TRANSPOSED_WEIGHTS = re.compile(r"h\.\d+\.(attn|mlp)\.c_\w+\.weight")
+"""Matrices of linear layers, which GPT-2 stores transposed."""
+MODEL_WEIGHTS = {
+    "embedding.weight": "wte.weight",
+    "positions.learned.weight": "wpe.weight",
+    "norm": "ln_f",
+}
+LAYER_WEIGHTS = {
     "attention_norm": "ln_1",
     "self_attention.W_Q self_attention.W_KV "
     "self_attention.W_KV": "attn.c_attn attn.c_attn attn.c_attn",
@@ -54,12 +58,12 @@ LAYER = {
     "feed_forward.W_1": "mlp.c_fc",
     "feed_forward.W_2": "mlp.c_proj",
 }
-"""Our names of the weights -> theirs, of the model and of a layer."""
+"""Our names of weights -> theirs: of the model, and of a layer."""
 
 
 def read(folder: ModelFolder) -> Imported:
-    """A GPT2Model or GPT2LMHeadModel."""
-    folder.expect(FIXED)
+    """Read a GPT2Model or GPT2LMHeadModel."""
+    folder.expect(FIXED_SETTINGS)
     config = {"kind": "gpt", "norm": "pre", **folder.fields(FIELDS)}
     config["feed_forward"] = folder.number("n_inner", 4 * config["width"])
     weights = to_ours(
@@ -75,12 +79,13 @@ def read(folder: ModelFolder) -> Imported:
 def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
     """Each tensor once, without constant tables; matrices as linear layers have them."""
     named = {name.removeprefix("transformer."): tensor for name, tensor in theirs.items()}
-    weights = {name: tensor for name, tensor in named.items() if not MASKS.fullmatch(name)}
+    weights = {name: tensor for name, tensor in named.items() if not MASK_TABLES.fullmatch(name)}
     return _transposed(without_copies(weights, {"lm_head.weight": "wte.weight"}, where))
 
 
 def write(run: Run, checkpoint: str) -> Exported:
-    """A GPT2LMHeadModel; the paper's GPT, with its norms after the sub-layers, is none."""
+    """Write a GPT2LMHeadModel. The paper's GPT, with its norms after the sub-layers, is not a
+    GPT-2."""
     config = run.recipe.model
     tokenizer = run.tokenizers["text"]
     require_settings(run, "model", {"norm": ("pre",), "look_ahead": (False,)}, tool="transformers")
@@ -99,25 +104,33 @@ def write(run: Run, checkpoint: str) -> Exported:
             "n_inner": config.feed_forward,
             "embd_pdrop": config.dropout,
             **config_fields(FIELDS, config),
-            **{name: values[0] for name, values in FIXED.items()},
+            **{name: values[0] for name, values in FIXED_SETTINGS.items()},
             **ids,
         },
         {f"transformer.{name}": tensor for name, tensor in _transposed(theirs).items()},
         f"{end} $A",
+        config.max_positions,
         ids,
+        continues=True,
         raw_text=bool(run.recipe.data.train),
     )
 
 
 def weight_names(layers: int) -> dict[str, str]:
     """Our names of all weights -> theirs."""
-    table = dict(MODEL)
+    table = dict(MODEL_WEIGHTS)
     for number in range(layers):
-        table |= prefixed(f"blocks.{number}.", f"h.{number}.", LAYER)
+        table |= prefixed(f"blocks.{number}.", f"h.{number}.", LAYER_WEIGHTS)
     return table
 
 
 def _transposed(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {
-        name: tensor.T if TRANSPOSED.fullmatch(name) else tensor for name, tensor in theirs.items()
+        name: tensor.T if TRANSPOSED_WEIGHTS.fullmatch(name) else tensor
+        for name, tensor in theirs.items()
     }
+
+
+ARCHITECTURE = Architecture(
+    {"gpt2": ("GPT2Model", "GPT2LMHeadModel")}, read, [("language_modeling", "gpt")], write
+)

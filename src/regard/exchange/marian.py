@@ -1,5 +1,5 @@
-"""The Transformer under the names of `transformers`: post-norm as Marian, which the OPUS-MT models
-are, and pre-norm as Pegasus (Zhang et al. 2020, arXiv:1912.08777).
+"""The Transformer under the names of `transformers`: a post-norm one is a Marian model, like those
+of OPUS-MT, a pre-norm one a Pegasus (Zhang et al. 2020, arXiv:1912.08777).
 
 Both are the Transformer of the paper, except for the order of the width: in their positions all
 sines come before all cosines, while ours are interleaved as in the paper. So every weight that
@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 from regard.errors import DataError
 from regard.exchange.folder import (
-    DEFAULTS,
-    MOST,
+    MAX_NUMBER,
+    Architecture,
     Exported,
     Fields,
     Imported,
@@ -30,16 +30,21 @@ from regard.exchange.folder import (
     require_settings,
 )
 from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
-from regard.exchange.tokenizers import Tree, fit_rows, ids_of, with_template
+from regard.exchange.tokenizers import TokenizerTree, fit_rows, ids_of, with_template
 from regard.layers.embeddings import sinusoidal_positions
 from regard.runs.run import Run, stored_weights
 from regard.search.config import SearchConfig
 from regard.text.sentencepiece import convert_sentencepiece
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
-TYPES = {"post": "marian", "pre": "pegasus"}  # `model.norm` -> `model_type`
-# `model.norm` -> the task, where config.json does not name it
-TASKS = {"post": "translation", "pre": "summarization"}
+MODEL_TYPES = {"post": "marian", "pre": "pegasus"}  # `model.norm` -> `model_type`
+ARCHITECTURE_NAMES = {
+    "marian": ("MarianMTModel",),
+    "pegasus": ("PegasusForConditionalGeneration",),
+}
+"""`model_type` -> the architecture."""
+# `model.norm` -> the task, if config.json does not name it
+DEFAULT_TASKS = {"post": "translation", "pre": "summarization"}
 FIELDS: Fields = {
     "encoder_layers": ("encoder_layers", None),
     "decoder_layers": ("decoder_layers", None),
@@ -54,21 +59,21 @@ FIELDS: Fields = {
 ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
 """`activation_function` -> `model.activation`."""
 NOT_EXPORTED = ("banned", "coverage_penalty", "min_length_ratio", "prefix", "sample")
-"""Options of our search that generation_config.json has no key for, or one of another meaning."""
-SHARED = "model.shared.weight"
-READOUT = "lm_head.weight"
-BIAS = "final_logits_bias"
-ENCODER = "model.encoder.embed_tokens.weight"
-DECODER = "model.decoder.embed_tokens.weight"
-POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+"""Options of our search for which generation_config.json has no key, or one of another meaning."""
+SHARED_TABLE = "model.shared.weight"
+READOUT_TABLE = "lm_head.weight"
+READOUT_BIAS = "final_logits_bias"
+ENCODER_TABLE = "model.encoder.embed_tokens.weight"
+DECODER_TABLE = "model.decoder.embed_tokens.weight"
+POSITION_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 """Sinusoidal positions, which some files have beside the weights; they are never trained."""
-TABLES = {
-    "all": (SHARED, ENCODER, DECODER, READOUT),
-    "target": (DECODER, READOUT),
-    "none": (READOUT,),
+TIED_TABLES = {
+    "all": (SHARED_TABLE, ENCODER_TABLE, DECODER_TABLE, READOUT_TABLE),
+    "target": (DECODER_TABLE, READOUT_TABLE),
+    "none": (READOUT_TABLE,),
 }
 """`model.tie` -> the names of the table of the readout, of which any may be in the file."""
-SUBLAYERS = {
+SUBLAYER_WEIGHTS = {
     "self_attention.W_Q": "self_attn.q_proj",
     "self_attention.W_KV self_attention.W_KV": "self_attn.k_proj self_attn.v_proj",
     "self_attention.W_O": "self_attn.out_proj",
@@ -76,10 +81,10 @@ SUBLAYERS = {
     "feed_forward.W_2": "fc2",
     "around_feed_forward.norm": "final_layer_norm",
 }
-LAYERS = {
-    "encoder": {**SUBLAYERS, "around_attention.norm": "self_attn_layer_norm"},
+LAYER_WEIGHTS = {
+    "encoder": {**SUBLAYER_WEIGHTS, "around_attention.norm": "self_attn_layer_norm"},
     "decoder": {
-        **SUBLAYERS,
+        **SUBLAYER_WEIGHTS,
         "around_self.norm": "self_attn_layer_norm",
         "cross_attention.W_Q": "encoder_attn.q_proj",
         "cross_attention.W_KV cross_attention.W_KV": "encoder_attn.k_proj encoder_attn.v_proj",
@@ -93,14 +98,14 @@ WIDTH_AXES = {
     1: re.compile(r".*embedding\.weight|output\.linear\.weight|.*\.(W_Q|W_KV|W_1)\.weight"),
 }
 """Axis of the width -> the names of our weights that have it there."""
-END = "</s>"
-UNKNOWN = "<unk>"
-PAD = "<pad>"
+END_TOKEN = "</s>"
+UNKNOWN_TOKEN = "<unk>"
+PAD_TOKEN = "<pad>"
 
 
 def read(folder: ModelFolder) -> Imported:
-    """A MarianMTModel or PegasusForConditionalGeneration, with one vocabulary or two."""
-    norm = "pre" if folder.config["model_type"] == TYPES["pre"] else "post"
+    """Read a MarianMTModel or PegasusForConditionalGeneration, with one vocabulary or two."""
+    norm = "pre" if folder.config["model_type"] == MODEL_TYPES["pre"] else "post"
     theirs = folder.weights()
     config = _read_config(folder, norm, theirs)
     weights = read_weights(theirs, config, folder.name)
@@ -116,11 +121,13 @@ def read(folder: ModelFolder) -> Imported:
         for name in weights.keys() & set(tables):
             weights[name] = weights[name][: source if name == tables[0] else target]
     begin = folder.number("decoder_start_token_id", folder.number("pad_token_id", 0))
-    token = next((token for token, number in ids_of(trees[-1]).items() if number == begin), PAD)
+    token = next(
+        (token for token, number in ids_of(trees[-1]).items() if number == begin), PAD_TOKEN
+    )
     trees[-1] = with_template(trees[-1], roles={"<s>": token})
     # no source begins with it, but each tokenizer needs one
     if len(trees) == 2 and "<s>" not in ids_of(trees[0]):
-        trees[0] = with_template(trees[0], roles={"<s>": PAD})
+        trees[0] = with_template(trees[0], roles={"<s>": PAD_TOKEN})
     sizes = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
     tokenizers = [
         fit_rows(tree, size, folder) for tree, size in zip(trees, sizes[-len(trees) :], strict=True)
@@ -129,7 +136,7 @@ def read(folder: ModelFolder) -> Imported:
     if not isinstance(named, dict):
         raise DataError("is not an object", where=f"{folder.config_path}: task_specific_params")
     return Imported(
-        next((task for task in TASKS.values() if task in named), TASKS[norm]),
+        next((task for task in DEFAULT_TASKS.values() if task in named), DEFAULT_TASKS[norm]),
         config,
         weights,
         Tokenizers(source=tokenizers[0], target=tokenizers[-1]),
@@ -138,7 +145,7 @@ def read(folder: ModelFolder) -> Imported:
 
 
 def _read_config(folder: ModelFolder, norm: str, theirs: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The section `model`. The weights show which embeddings are shared, where config.json does
+    """The section `model`. The weights show which embeddings are shared, if config.json does
     not."""
     folder.expect(
         {
@@ -152,8 +159,10 @@ def _read_config(folder: ModelFolder, norm: str, theirs: Mapping[str, Tensor]) -
             "decoder_ffn_dim": (folder.number("encoder_ffn_dim"),),
         }
     )
-    readout = DECODER if norm == "post" and READOUT not in theirs else READOUT
-    same = {readout, DECODER} <= theirs.keys() and torch.equal(theirs[readout], theirs[DECODER])
+    readout = DECODER_TABLE if norm == "post" and READOUT_TABLE not in theirs else READOUT_TABLE
+    same = {readout, DECODER_TABLE} <= theirs.keys() and torch.equal(
+        theirs[readout], theirs[DECODER_TABLE]
+    )
     shared = folder.config.get(
         "tie_word_embeddings" if norm == "pre" else "share_encoder_decoder_embeddings", True
     )
@@ -193,11 +202,11 @@ def _read_search(folder: ModelFolder) -> dict[str, Any]:
 
 
 def write(run: Run, checkpoint: str) -> Exported:
-    """A MarianMTModel or, pre-norm, a PegasusForConditionalGeneration."""
+    """Write a MarianMTModel or, for a pre-norm model, a PegasusForConditionalGeneration."""
     config = run.recipe.model
     source = run.tokenizers["source"]
     target = run.tokenizers["target"]
-    allowed = {"norm": tuple(TYPES), "positions": ("sinusoidal",), "scaled": (True,)}
+    allowed = {"norm": tuple(MODEL_TYPES), "positions": ("sinusoidal",), "scaled": (True,)}
     require_settings(
         run, "model", {**allowed, "look_ahead": (False,), "residual": (True,)}, tool="transformers"
     )
@@ -206,10 +215,10 @@ def write(run: Run, checkpoint: str) -> Exported:
         weight_names(config.model_dump()),
         _reordered(stored_weights(run.load_model(checkpoint)), order_D),
     )
-    theirs[BIAS] = theirs[BIAS][None]
+    theirs[READOUT_BIAS] = theirs[READOUT_BIAS][None]
     if config.norm == "pre":  # Pegasus computes its positions, but reports them as missing
         positions_LD = sinusoidal_positions(config.max_positions, config.width)[:, order_D]
-        theirs |= {name: positions_LD.clone() for name in POSITIONS}
+        theirs |= {name: positions_LD.clone() for name in POSITION_TABLES}
         theirs = (
             theirs if config.tie == "all" else _pad_tables(theirs, max(source.size, target.size))
         )
@@ -240,10 +249,11 @@ def write(run: Run, checkpoint: str) -> Exported:
     # theirs changes logits there, ours log P
     named += ["repetition_penalty"] if search.beam == 1 else []
     return Exported(
-        DEFAULTS[TYPES[config.norm]],
+        ARCHITECTURE_NAMES[MODEL_TYPES[config.norm]][0],
         _write_config(run) | ids,
         theirs,
         f"$A {end}",
+        config.max_positions,
         ids | generation,
         tuple(
             f"search.{name}" for name in named if getattr(search, name) != getattr(default, name)
@@ -252,14 +262,14 @@ def write(run: Run, checkpoint: str) -> Exported:
 
 
 def _write_config(run: Run) -> dict[str, Any]:
-    """config.json, except for the ids of special tokens; the task is named where it is not the
-    usual one."""
+    """The content of config.json, except for the ids of special tokens; the task is named if it is
+    not the usual one."""
     config = run.recipe.model
     task = run.recipe.task
     source = run.tokenizers["source"]
     target = run.tokenizers["target"]
     settings = {
-        "model_type": TYPES[config.norm],
+        "model_type": MODEL_TYPES[config.norm],
         "is_encoder_decoder": True,
         **config_fields(FIELDS, config),
         "decoder_attention_heads": config.heads,
@@ -267,7 +277,7 @@ def _write_config(run: Run) -> dict[str, Any]:
         "activation_function": config.activation,
         "scale_embedding": True,
         "static_position_embeddings": True,
-        **({} if task == TASKS[config.norm] else {"task_specific_params": {task: {}}}),
+        **({} if task == DEFAULT_TASKS[config.norm] else {"task_specific_params": {task: {}}}),
     }
     if config.norm == "pre":
         return settings | {
@@ -289,14 +299,14 @@ def _write_config(run: Run) -> dict[str, Any]:
 def weight_names(config: dict[str, Any]) -> dict[str, str]:
     """Our names of all weights -> theirs."""
     table = {
-        "output.linear.bias": BIAS,
-        "source_embedding.weight": SHARED if config["tie"] == "all" else ENCODER,
+        "output.linear.bias": READOUT_BIAS,
+        "source_embedding.weight": SHARED_TABLE if config["tie"] == "all" else ENCODER_TABLE,
     }
     if config["tie"] != "all":
-        table["target_embedding.weight"] = DECODER
+        table["target_embedding.weight"] = DECODER_TABLE
     if config["tie"] == "none":
-        table["output.linear.weight"] = READOUT
-    for side, layer in LAYERS.items():
+        table["output.linear.weight"] = READOUT_TABLE
+    for side, layer in LAYER_WEIGHTS.items():
         for number in range(config[f"{side}_layers"]):
             table |= prefixed(f"{side}.{number}.", f"model.{side}.layers.{number}.", layer)
         if config["norm"] == "pre":
@@ -309,12 +319,14 @@ def read_weights(
 ) -> dict[str, Tensor]:
     """The weights under our names, with the width in our order. Which names of a shared table are
     in the file differs, and some files have no bias of the readout."""
-    first, *copies = TABLES[config["tie"]]
-    unused = POSITIONS if config["tie"] == "all" else (*POSITIONS, SHARED)
+    first, *copies = TIED_TABLES[config["tie"]]
+    unused = POSITION_TABLES if config["tie"] == "all" else (*POSITION_TABLES, SHARED_TABLE)
     weights = {name: tensor for name, tensor in theirs.items() if name not in unused}
     weights = without_copies(weights, dict.fromkeys(copies, first), where)
     if first in weights:
-        weights[BIAS] = weights.get(BIAS, torch.zeros(len(weights[first]))).flatten()
+        weights[READOUT_BIAS] = weights.get(
+            READOUT_BIAS, torch.zeros(len(weights[first]))
+        ).flatten()
     return _reordered(
         to_ours(weight_names(config), weights, where), _order(config["width"]).argsort()
     )
@@ -323,8 +335,12 @@ def read_weights(
 def _pad_tables(theirs: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
     """Tables that are not shared, padded to the one size that Pegasus has. Rows that are added are
     never read, and never written: their bias is minus infinity."""
-    tables = {ENCODER: theirs[ENCODER], DECODER: theirs[DECODER], SHARED: theirs[DECODER]}
-    tables[READOUT] = theirs.get(READOUT, theirs[DECODER])
+    tables = {
+        ENCODER_TABLE: theirs[ENCODER_TABLE],
+        DECODER_TABLE: theirs[DECODER_TABLE],
+        SHARED_TABLE: theirs[DECODER_TABLE],
+    }
+    tables[READOUT_TABLE] = theirs.get(READOUT_TABLE, theirs[DECODER_TABLE])
     padded = {
         name: F.pad(table_VD, (0, 0, 0, rows - len(table_VD))).clone()
         for name, table_VD in tables.items()
@@ -332,12 +348,17 @@ def _pad_tables(theirs: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
     return (
         theirs
         | padded
-        | {BIAS: F.pad(theirs[BIAS], (0, rows - theirs[BIAS].shape[1]), value=float("-inf"))}
+        | {
+            READOUT_BIAS: F.pad(
+                theirs[READOUT_BIAS], (0, rows - theirs[READOUT_BIAS].shape[1]), value=float("-inf")
+            )
+        }
     )
 
 
 def _order(width: int) -> Tensor:
-    """Their place d is our place order_D[d]: sine 0, sine 1, ..., cosine 0, cosine 1, ..."""
+    """Dimension d of theirs is dimension order_D[d] of ours: sine 0, sine 1, ..., cosine 0, cosine
+    1, ..."""
     return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
 
 
@@ -355,10 +376,10 @@ def _reordered(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tens
 # Tokenizers
 
 
-def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
-    """A tokenizer.json for both sides, or one each. Marian has a SentencePiece model for each side
-    and one vocabulary for both or one each; Pegasus has one SentencePiece model, whose pieces come
-    after tokens of its pre-training."""
+def _read_trees(folder: ModelFolder, *, shared: bool) -> list[TokenizerTree]:
+    """One tokenizer.json for both sides, or one each. Marian has a SentencePiece model for each
+    side and one vocabulary for both or one each; Pegasus has one SentencePiece model, whose pieces
+    come after tokens of its pre-training."""
     if (folder.path / "source.spm").exists():
         trees = []
         for side, name in (
@@ -368,11 +389,11 @@ def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
             ids = folder.json(name)
             if (
                 sorted(ids.values()) != list(range(len(ids)))
-                or not {END, UNKNOWN, PAD} <= ids.keys()
+                or not {END_TOKEN, UNKNOWN_TOKEN, PAD_TOKEN} <= ids.keys()
             ):
                 hint = (
-                    f"expected are pieces with the ids from 0 on, {END}, {UNKNOWN} and "
-                    f"{PAD} among them"
+                    f"expected are pieces with the ids from 0 on, {END_TOKEN}, {UNKNOWN_TOKEN} and "
+                    f"{PAD_TOKEN} among them"
                 )
                 raise DataError(
                     "is no vocabulary of a Marian model", where=str(folder.path / name), hint=hint
@@ -394,20 +415,24 @@ def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
         hint = "expected: source.spm, target.spm and vocab.json, tokenizer.json, or spiece.model"
         raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
     offset = folder.json(settings.name).get("offset", 103)  # its own tokens, before the pieces
-    if not isinstance(offset, int) or not 2 <= offset <= MOST:
+    if not isinstance(offset, int) or not 2 <= offset <= MAX_NUMBER:
         raise DataError(f"offset: {offset!r} is no number of tokens", where=str(settings))
     pieces = convert_sentencepiece(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)
     masks = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
     names = [
-        PAD,
-        END,
+        PAD_TOKEN,
+        END_TOKEN,
         *masks,
-        *(piece for piece in sorted(pieces, key=pieces.__getitem__) if piece not in (PAD, END)),
+        *(
+            piece
+            for piece in sorted(pieces, key=pieces.__getitem__)
+            if piece not in (PAD_TOKEN, END_TOKEN)
+        ),
     ]
     return [_tree(folder, path.name, {piece: number for number, piece in enumerate(names)})]
 
 
-def _tree(folder: ModelFolder, name: str, ids: Mapping[str, int]) -> Tree:
+def _tree(folder: ModelFolder, name: str, ids: Mapping[str, int]) -> TokenizerTree:
     """The tokenizer.json of a SentencePiece model. Language codes such as `>>fra<<` are tokens as
     they are typed."""
     path = folder.path / name
@@ -419,9 +444,20 @@ def _tree(folder: ModelFolder, name: str, ids: Mapping[str, int]) -> Tree:
         )
     tokenizer = convert_sentencepiece(path.read_bytes(), str(path), ids)
     tokenizer.add_special_tokens(
-        [AddedToken(token, special=True, normalized=False) for token in (END, UNKNOWN, PAD)]
+        [
+            AddedToken(token, special=True, normalized=False)
+            for token in (END_TOKEN, UNKNOWN_TOKEN, PAD_TOKEN)
+        ]
     )
     codes = [token for token in ids if token.startswith(">>") and token.endswith("<<")]
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in codes])
-    tree: Tree = json.loads(tokenizer.to_str())
-    return with_template(tree, f"$A {END}")
+    tree: TokenizerTree = json.loads(tokenizer.to_str())
+    return with_template(tree, f"$A {END_TOKEN}")
+
+
+ARCHITECTURE = Architecture(
+    ARCHITECTURE_NAMES,
+    read,
+    [("translation", "transformer"), ("summarization", "transformer")],
+    write,
+)

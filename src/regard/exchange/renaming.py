@@ -1,4 +1,4 @@
-"""The same weights under other names. One table of names leads both ways, so a round trip loses no
+"""Weights under other names. One table of names serves both directions, so a round trip loses no
 weight."""
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from torch import Tensor
 
 from regard.errors import DataError
 
-Table = Mapping[str, str]
+WeightNames = Mapping[str, str]
 """Our name of a layer, or of a single weight or bias -> their name of it.
 
-Where one side has a single tensor and the other several, the tensors have parts of equal size. A
-name is then listed once for each of its parts, as in "W_KV W_KV": "key value".
+If one side has a single tensor and the other several, the tensors have parts of equal size. A name
+is then listed once for each of its parts, as in "W_KV W_KV": "key value".
 """
 
 
-def prefixed(ours: str, theirs: str, table: Table) -> dict[str, str]:
-    """The same table with a prefix before every name."""
+def prefixed(ours: str, theirs: str, table: WeightNames) -> dict[str, str]:
+    """A table of names with a prefix before every name."""
     return {
         " ".join(ours + name for name in key.split()): " ".join(
             theirs + name for name in value.split()
@@ -29,7 +29,7 @@ def prefixed(ours: str, theirs: str, table: Table) -> dict[str, str]:
     }
 
 
-def _tensors(table: Table) -> Iterator[tuple[list[str], list[str]]]:
+def _tensors(table: WeightNames) -> Iterator[tuple[list[str], list[str]]]:
     """The names of tensors on both sides: a layer has a weight and a bias."""
     for ours, theirs in table.items():
         for kind in [""] if ours.endswith((".weight", ".bias")) else [".weight", ".bias"]:
@@ -39,7 +39,7 @@ def _tensors(table: Table) -> Iterator[tuple[list[str], list[str]]]:
 def _convert(
     weights: Mapping[str, Tensor], before: list[str], after: list[str]
 ) -> dict[str, Tensor]:
-    """Cut tensors into their parts and put these together under the other names."""
+    """Split tensors into their parts and join these under the other names."""
     parts = (
         part
         for name, count in Counter(before).items()
@@ -51,7 +51,7 @@ def _convert(
     }
 
 
-def to_ours(table: Table, theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+def to_ours(table: WeightNames, theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
     """The weights under our names; missing and unexpected weights are refused."""
     names = {name for _, tensors in _tensors(table) for name in tensors}
     missing = names - set(theirs)
@@ -69,7 +69,7 @@ def to_ours(table: Table, theirs: Mapping[str, Tensor], where: str) -> dict[str,
     }
 
 
-def to_theirs(table: Table, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def to_theirs(table: WeightNames, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {
         name: w
         for before, theirs in _tensors(table)
@@ -80,8 +80,8 @@ def to_theirs(table: Table, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def without_copies(
     theirs: Mapping[str, Tensor], copies: Mapping[str, str], where: str
 ) -> dict[str, Tensor]:
-    """Each shared tensor once: `copies` is second name -> first name. Copies with other values are
-    refused."""
+    """The weights with each shared tensor once: `copies` is second name -> first name. Copies with
+    other values are refused."""
     weights = dict(theirs)
     for copy, first in copies.items():
         if copy in weights and not torch.equal(

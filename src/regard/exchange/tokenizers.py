@@ -1,4 +1,4 @@
-"""The tokenizer of a model folder -> a tokenizer of a run with the same ids; and back."""
+"""Converts the tokenizer of a model folder into one of a run with the same ids, and back."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from regard.text.templates import Slot, Templates, bert_templates, steps_of, tem
 from regard.text.tokenizers import Tokenizer as OurTokenizer
 from regard.text.vocabularies import MARK, SPECIAL
 
-Tree = dict[str, Any]  # a tokenizer.json file
+TokenizerTree = dict[str, Any]  # a tokenizer.json file
 # texts that a tokenizer must be able to read
-TRIED = [sign * 50 + end for sign in "a1 .가" for end in ("", "!", "b")]
-UNTYPED = ("Roberta", "XLMRoberta", "DistilBert", "MPNet")
+TRIED_TEXTS = [sign * 50 + end for sign in "a1 .가" for end in ("", "!", "b")]
+TOKENIZERS_WITHOUT_SEGMENTS = ("Roberta", "XLMRoberta", "DistilBert", "MPNet")
 """Tokenizers of `transformers` that give no segments, unless tokenizer_config.json says
 otherwise."""
 # the embedding may have up to this many rows more than the vocabulary: sizes are rounded up for
 # speed
-SPARE = 1024
+MAX_SPARE_ROWS = 1024
 
 
 def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> OurTokenizer:
@@ -89,8 +89,8 @@ def _content(token: Any) -> Any:
     return token.get("content") if isinstance(token, dict) else token
 
 
-def _read_in_texts(tree: Tree, special: Set[int | None]) -> Tree:
-    """A tokenizer in which no others are special: `Tokenizer` reads a special token in a text as
+def _read_in_texts(tree: TokenizerTree, special: Set[int | None]) -> TokenizerTree:
+    """A tokenizer with no other special tokens: `Tokenizer` reads a special token in a text as
     plain text, but [E1] before an entity as a token."""
     added = tree.get("added_tokens", ())
     tokens = [token | {"special": token["special"] and token["id"] in special} for token in added]
@@ -98,17 +98,21 @@ def _read_in_texts(tree: Tree, special: Set[int | None]) -> Tree:
 
 
 def _with_their_segments(templates: Templates, settings: Mapping[str, Any]) -> Templates:
-    """Templates without segments, where `transformers` gives a model none."""
+    """Templates without segments if `transformers` gives the model none."""
     kind = str(settings.get("tokenizer_class"))
     inputs = settings.get("model_input_names")
-    typed = "token_type_ids" in inputs if isinstance(inputs, list) else not kind.startswith(UNTYPED)
+    typed = (
+        "token_type_ids" in inputs
+        if isinstance(inputs, list)
+        else not kind.startswith(TOKENIZERS_WITHOUT_SEGMENTS)
+    )
     single, pair = (
         tuple(Slot(token, segment * typed) for token, segment in template) for template in templates
     )
     return single, pair
 
 
-def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> Tree:
+def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> TokenizerTree:
     """BERT's tokenizer from vocab.txt, or GPT-2's from vocab.json and merges.txt."""
     pieces, vocabulary, merges = (
         folder.path / name for name in ("vocab.txt", "vocab.json", "merges.txt")
@@ -142,18 +146,18 @@ def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> Tree:
         raise DataError(
             f"cannot be read as a vocabulary: {error}", where=str(folder.path)
         ) from None
-    tree: Tree = json.loads(tokenizer.to_str())
+    tree: TokenizerTree = json.loads(tokenizer.to_str())
     return tree
 
 
 def with_template(
-    tree: Tree, templates: Templates | str | None = None, roles: Mapping[str, str] = {}
-) -> Tree:
-    """The same tokenizer with one template, which also says which token stands for each of our
+    tree: TokenizerTree, templates: Templates | str | None = None, roles: Mapping[str, str] = {}
+) -> TokenizerTree:
+    """The tokenizer with a single template, which also says which token has the role of each of our
     special tokens.
 
-    It is what stood there before, unless `templates` are given: as in "$A </s>", after which a
-    second text comes last.
+    The template is the previous one, unless `templates` are given, as in "$A </s>"; a second text
+    then comes last.
     """
     ids = ids_of(tree)
     steps = [step for step in steps_of(tree.get("post_processor")) if step["type"] != "Sequence"]
@@ -173,7 +177,7 @@ def with_template(
         for own, token in sorted(used.items())
     }
     kept = [step for step in steps if step["type"] == "ByteLevel"]
-    template: Tree = {
+    template: TokenizerTree = {
         "type": "TemplateProcessing",
         "single": _pieces(single, names),
         "pair": _pieces(pair, names),
@@ -189,7 +193,7 @@ def with_template(
     }
 
 
-def _pieces(template: Sequence[Slot], names: Mapping[int, str]) -> list[Tree]:
+def _pieces(template: Sequence[Slot], names: Mapping[int, str]) -> list[TokenizerTree]:
     texts = iter("AB")
     return [
         {"Sequence": {"id": next(texts), "type_id": segment}}
@@ -199,7 +203,7 @@ def _pieces(template: Sequence[Slot], names: Mapping[int, str]) -> list[Tree]:
     ]
 
 
-def ids_of(tree: Tree) -> dict[str, int]:
+def ids_of(tree: TokenizerTree) -> dict[str, int]:
     """The whole vocabulary."""
     pieces = tree["model"]["vocab"]
     own = (
@@ -210,15 +214,15 @@ def ids_of(tree: Tree) -> dict[str, int]:
     return {token["content"]: token["id"] for token in tree.get("added_tokens", ())} | own
 
 
-def fit_rows(tree: Tree, rows: int, folder: ModelFolder) -> OurTokenizer:
+def fit_rows(tree: TokenizerTree, rows: int, folder: ModelFolder) -> OurTokenizer:
     """The tokenizer with a token for every row of the embedding; one of another model is
     refused."""
     tokenizer = OurTokenizer.from_json(json.dumps(tree, ensure_ascii=False), where=folder.name)
-    if not tokenizer.size <= rows <= tokenizer.size + SPARE:
+    if not tokenizer.size <= rows <= tokenizer.size + MAX_SPARE_ROWS:
         what = f"the tokenizer has {tokenizer.size:,} tokens, but the embedding {rows:,} rows"
         raise DataError(what, where=folder.name, hint="the two must come from the same model")
     try:
-        for text in TRIED:
+        for text in TRIED_TEXTS:
             tokenizer.encode(text)
     except (
         BaseException
@@ -235,12 +239,12 @@ def fit_rows(tree: Tree, rows: int, folder: ModelFolder) -> OurTokenizer:
 
 
 def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -> dict[str, str]:
-    """What AutoTokenizer reads, by name of the file; it gives the same ids, and cuts texts at
+    """The files that AutoTokenizer reads, by name. It gives the same ids, and cuts texts at
     `longest` if asked to."""
     tree = _with_masks(json.loads(tokenizer.to_json()), tokenizer)
     if exported.raw_text:
         tree = _with_single_spaces(tree, tokenizer)
-    if exported.architecture == "GPT2LMHeadModel" and tree.get("decoder"):
+    if exported.continues and tree.get("decoder"):
         tree = tree | {"decoder": _decoding_apart(tree["decoder"])}
     pair = exported.template is None
     if pair and templates_in(tree) != tokenizer.templates:
@@ -270,7 +274,7 @@ def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -
     }
 
 
-def _with_masks(tree: Tree, tokenizer: OurTokenizer) -> Tree:
+def _with_masks(tree: TokenizerTree, tokenizer: OurTokenizer) -> TokenizerTree:
     """A tokenizer that reads [MASK] in a text as `predict` does: no space mark is put before or
     after it.
 
@@ -304,7 +308,7 @@ def _with_masks(tree: Tree, tokenizer: OurTokenizer) -> Tree:
     }
 
 
-def _decoding_apart(decoder: Tree) -> Tree:
+def _decoding_apart(decoder: TokenizerTree) -> TokenizerTree:
     """A decoder that keeps the space before the first word: `pipeline` decodes apart what comes
     after a prompt."""
     steps = [
@@ -313,7 +317,7 @@ def _decoding_apart(decoder: Tree) -> Tree:
     return decoder | {"decoders": steps} if steps else decoder
 
 
-def _with_single_spaces(tree: Tree, tokenizer: OurTokenizer) -> Tree:
+def _with_single_spaces(tree: TokenizerTree, tokenizer: OurTokenizer) -> TokenizerTree:
     """A tokenizer that reads a run of white space as one space, as raw text is read here.
 
     With [MASK] a text comes in parts, whose ends are not those of the text: spaces there are kept.
