@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import Tree
+from regard.data.example import Example, without_faults
+from regard.data.inputs import Given
 from regard.data.parallel import Engine, chosen_workers
 from regard.data.records import is_rows, rows_of, store_rows
 from regard.errors import CheckpointError, ConfigError, DecodeError, RegardError, short
@@ -60,8 +62,8 @@ from regard.runs.examples import examples_of, later_step, measured_on, noted
 from regard.runs.run import Run
 from regard.search.external import ExternalModel
 from regard.tasks.classification import Classification, Classified
-from regard.tasks.task import Given, Task, summed, without_faults
-from regard.text.files import FileInput, open_text
+from regard.tasks.task import Task, summed
+from regard.text.files import open_text
 from regard.text.writing import GrowingFile, atomic_file, check_writable
 from regard.training import check as checking
 from regard.training import train as training
@@ -301,18 +303,17 @@ def predict(  # noqa: PLR0913  (one keyword per option, as in the command)
     model = run.predictor(checkpoint, device)
     if isinstance(model, ExternalModel):
         model.refuse(recipe.search, {"--prefixes": prefixes, "--record": record or None})
-    if prefixes is not None:
-        if len(prefixes) != len(given):
-            raise DecodeError(
-                f"there are {len(prefixes):,} prefixes for {len(given):,} inputs", where="prefixes"
-            )
-        given = [item._replace(prefix=own) for item, own in zip(given, prefixes, strict=True)]
+    if prefixes is not None and len(prefixes) != len(given):
+        raise DecodeError(
+            f"there are {len(prefixes):,} prefixes for {len(given):,} inputs", where="prefixes"
+        )
     predictions = Predictions([], recipe.search.nbest)
     searches: list[dict[str, Any]] = []
     for chunk in predict_chunks(
         run,
         model,
         given,
+        prefixes=prefixes,
         skip_bad=skip_bad,
         record=record is not False,
         progress=summed(progress, len(given)),
@@ -404,7 +405,7 @@ def predict_file(  # noqa: PLR0913  (one keyword per option, as in the command)
     run = run.under(with_search(run.recipe, options))
     as_json = as_json or out.suffix == ".jsonl"
     about = output_settings(run, checkpoint, precision, as_json=as_json)
-    inputs = run.task.gather(run.task.file_inputs(file, skip_bad=skip_bad))
+    inputs = run.task.inputs.gathered(run.task.inputs.in_file(file, skip_bad=skip_bad))
     placed = place_model(run, checkpoint, device, precision, chosen)
     grown = GrowingFile(out, about, resume=resume, overwrite=overwrite)
     return predict_whole_file(
@@ -419,25 +420,20 @@ def _read_inputs(
     story: str | Path | None = None,
     *,
     skip_bad: bool = False,
-) -> list[FileInput]:
+) -> list[Example]:
     """The inputs as a program gives them, lines of a file or rows of a table; of a task that reads
-    stories, its questions. Those that the task has gathered already stay as they are."""
-    lines = [] if inputs is None else task.given_inputs(inputs)
-    if lines and file is not None:
-        raise DecodeError("give texts or --file, not both", where="--file")
+    stories, its questions. Those that were gathered already stay as they are."""
     if inputs is None and file is None and story is None:
         raise DecodeError("there is no input", where="inputs", hint="give texts, or a file")
-    given = lines
-    if not isinstance(inputs, list) or not all(isinstance(item, FileInput) for item in inputs):
-        story_lines = [] if story is None else task.read_story(story, skip_bad=skip_bad)
-        if file is not None:
-            lines = list(task.file_inputs(file, skip_bad=skip_bad))
-        elif story_lines:  # a problem of a question about a story may be in either
-            lines = [
-                line._replace(place=f"{story_lines[-1].place}, {line.place}") for line in lines
-            ]
-        given = list(task.gather(lines, story_lines))
-    given = mark_long_inputs(given)
+    given = [] if inputs is None else task.inputs.given(inputs)
+    if given and file is not None:
+        raise DecodeError("give texts or --file, not both", where="--file")
+    lines = [] if story is None else task.inputs.story(story, skip_bad=skip_bad)
+    if file is not None:
+        given = list(task.inputs.in_file(file, skip_bad=skip_bad))
+    elif lines:  # a problem of a question about a story may be in either
+        given = [replace(one, place=f"{lines[-1].place}, {one.place}") for one in given]
+    given = mark_long_inputs(list(task.inputs.gathered(given, lines)))
     return given if skip_bad else without_faults(given)
 
 
@@ -445,7 +441,7 @@ def _read_prefixes(task: Task, file: Path, inputs: int, prefix: str | None) -> l
     """The lines of a file of prefixes, as many as there are inputs."""
     if prefix is not None:
         raise DecodeError("give --prefix or --prefixes, not both", where="--prefixes")
-    lines = list(task.open_file(file).lines())
+    lines = list(task.inputs.open(file).lines())
     if len(lines) != inputs:
         what = (
             f"{len(lines):,} prefix{'es'[: 2 * (len(lines) != 1)]} for {inputs:,} "

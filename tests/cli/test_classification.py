@@ -21,7 +21,6 @@ from regard.language import korean
 from regard.runs import Run
 from regard.runs.examples import examples_of
 from regard.tasks import TASKS
-from regard.tasks.task import inputs_of
 
 Tree = dict[str, Any]
 TRAINING: Tree = {
@@ -336,7 +335,7 @@ def test_windows_are_averaged(project: Project) -> None:
     assert [len(row.ids) for row in rows] == [8, 8, 6]
     with torch.inference_mode():
         alone = [model(labelled_batch([[row]], torch.zeros(1), 0)) for row in rows]
-    [(examples, _)] = task.answers.encode_inputs(model, inputs_of([text])).readable()
+    [(examples, _)] = task.answers.encode_inputs(model, task.inputs.typed_lines([text])).readable()
     [found] = task.answers.results(model, examples)
     assert found.tolist() == pytest.approx(torch.stack(alone).mean(0)[0].tolist(), abs=1e-6)
     assert succeed("evaluate", run, "--json").json["examples"] == 4

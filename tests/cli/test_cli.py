@@ -29,7 +29,7 @@ from command_line import contents, fail, regard, succeed, write, write_table
 from regard.cli import app
 from regard.cli.console import bar
 from regard.data.corpora import generate
-from regard.data.file_inputs import corpus_of
+from regard.data.inputs import table_corpus
 from regard.errors import DataError
 from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks.captioning import Captioning
@@ -355,7 +355,7 @@ def test_keys_of_a_table(
     """Those of the recipe's first table, else the task's; a first pair of single words is a header
     only for names."""
     corpora = [Parallel(source="a.en", target="a.de"), *own]
-    assert corpus_of(TextFile(name, Path(name)), corpora) == Parallel(
+    assert table_corpus(TextFile(name, Path(name)), corpora) == Parallel(
         file=name, source=source, target=target
     )
 

@@ -16,7 +16,6 @@ from command_line import succeed
 from raw_cases import Runs, Tree
 from regard.layers.attention import recording
 from regard.runs import Run
-from regard.tasks.task import inputs_of
 from regard.text.normalise import word_spans
 from regard.views.explanation import ViewOptions
 from regard.views.occlusion import Occlusion, without
@@ -310,7 +309,7 @@ def test_an_answer_to_a_question_without_each_word(runs: Runs, threshold: float)
     assert found is not None
     model = run.load_model()
     task = run.task.with_search(run.recipe.search.model_copy(update={"nbest": 10_000}))
-    [whole] = task.answers.predict(model, inputs_of([text]))
+    [whole] = task.answers.predict(model, task.inputs.typed_lines([text]))
     silent = threshold < 0
     assert whole.none is silent
     start, end = (0, 0) if silent else whole.answers[0][0]
@@ -325,7 +324,9 @@ def test_an_answer_to_a_question_without_each_word(runs: Runs, threshold: float)
     for row, span in enumerate(about, len(asked)):
         left = without(CONTEXT, span)
         moved = len(CONTEXT) - len(left) if span.start < start else 0
-        [other] = task.answers.predict(model, inputs_of([f"Where does Ben live?\t{left}"]))
+        [other] = task.answers.predict(
+            model, task.inputs.typed_lines([f"Where does Ben live?\t{left}"])
+        )
         scores = {tuple(place): score for place, score in other.answers}
         score = other.log_p_none if silent else scores.get((start - moved, end - moved), -math.inf)
         assert found.values[0] - found.falls_WA[row, 0] == pytest.approx(math.exp(score), abs=1e-6)

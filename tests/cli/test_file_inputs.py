@@ -297,7 +297,7 @@ def test_objects_that_are_typed_are_rows(runs: Runs, tmp_path: Path, task: str) 
 def test_each_text_is_encoded_once(runs: Runs, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [json.dumps(row, ensure_ascii=False) for row in CASES[task][0]]
     run = regard.Run.open(runs[task])
-    inputs = [run.task.typed_input(text, "") for text in texts]
+    inputs = [run.task.inputs.typed(text, "") for text in texts]
     encoded: list[str] = []
     encode_batch = Tokenizer.encode_batch
 

@@ -186,7 +186,7 @@ def test_a_tab_makes_no_pair_for_an_imported_classifier(runs: Runs) -> None:
         == outputs(own.predict(text))
         != outputs(imported.predict(pair))
     )
-    assert outputs(imported.predict([imported.task.typed_input(text, "")])) == outputs(
+    assert outputs(imported.predict([imported.task.inputs.typed(text, "")])) == outputs(
         imported.predict(pair)
     )
 

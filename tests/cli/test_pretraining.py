@@ -26,7 +26,6 @@ from regard.runs import Run
 from regard.runs.run import load_training, load_weights
 from regard.tasks.language_modeling import LanguageModeling
 from regard.tasks.masked_language_modeling import put_in
-from regard.tasks.task import inputs_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import MASKING
 from regard.training.train import train
@@ -306,9 +305,8 @@ def test_a_mark_without_a_word_is_not_offered_and_keeps_its_probability(kind: st
         "search": {"beam": tokenizer.size, "nbest": tokenizer.size},
     }
     task = make_task("masked_language_modeling", Tokenizers({"text": tokenizer}), **sections)
-    [gap] = task.answers.predict(
-        task.network.build().eval(), inputs_of(["농부는 봄에 [MASK] 뿌리고"])
-    )[0].gaps
+    inputs = task.inputs.typed_lines(["농부는 봄에 [MASK] 뿌리고"])
+    [gap] = task.answers.predict(task.network.build().eval(), inputs)[0].gaps
     assert all(gap.words)
     assert set(tokenizer.tokens(range(tokenizer.size))) - set(gap.tokens) == {*MASKING, "▁"}
     assert 0.5 < sum(gap.probabilities) < 0.999

@@ -36,7 +36,6 @@ from regard.tasks.question_answering import (
     f1,
     normalised,
 )
-from regard.tasks.task import inputs_of
 from regard.text.normalise import trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.views.compare import compare
@@ -401,10 +400,12 @@ def test_every_model_answers_the_same_alone_and_among_others(
     examples = examples_of(task, contexts, questions)
     rows = [[task.windows(examples, row)[0].row] for row in range(3)]
     assert worth_packing(labelled_batch(rows, torch.zeros(3), 0).text)
-    together = [one.to_json() for one in task.answers.predict(model, inputs_of(typed))]
+    together = [
+        one.to_json() for one in task.answers.predict(model, task.inputs.typed_lines(typed))
+    ]
     assert len({one["score"] for one in together}) == 3
     for text, among in zip(typed, together, strict=True):
-        alone = task.answers.predict(model, inputs_of([text]))[0].to_json()
+        alone = task.answers.predict(model, task.inputs.typed_lines([text]))[0].to_json()
         assert alone["output"] == among["output"]
         assert [alone["score"], alone["no_answer"]] == pytest.approx(
             [among["score"], among["no_answer"]], abs=1e-4
@@ -494,7 +495,7 @@ def test_answers_are_slices_as_typed(
 ) -> None:
     task, model = talkative
     [found] = task.answers.predict(
-        model, task.given_inputs({"question": question, "context": context})
+        model, task.inputs.given({"question": question, "context": context})
     )
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", context))}

@@ -248,7 +248,8 @@ def test_two_texts_are_asked_whether_the_second_follows(runs: Runs) -> None:
     pair, other = "The dog went home.\tIt was [MASK].", "Anna sang.\tShe was late."
     first, second = succeed("predict", runs["bert"], pair, other, "--json").jsons
     run = Run.open(runs["bert"])
-    model, row = run.load_model(), run.task.framed(run.load_model(), pair)  # type: ignore[attr-defined]
+    model = run.load_model()
+    row = run.task.framed(model, run.task.inputs.typed(pair, "input"))
     batch = MaskedBatch(
         tokens_of([row.ids]), torch.tensor([row.segments]), *[torch.zeros(0, dtype=torch.long)] * 2
     )

@@ -15,6 +15,7 @@ import regard
 from command_line import fail, refusal, succeed, write
 from places import SHARED
 from regard.data.corpora import generate
+from regard.data.example import Example
 from regard.data.readers import open_corpus
 from regard.data.stories import KEPT, Question, Stories, questions_in
 from regard.errors import DataError
@@ -348,7 +349,9 @@ def test_noise_and_linear_start_are_for_training_only(tmp_path: Path) -> None:
 
 
 def typed(*lines: str) -> list[Question]:
-    return questions_in([(line, f"line {number}") for number, line in enumerate(lines, 1)])
+    return questions_in(
+        [Example({"line": line}, f"line {number}") for number, line in enumerate(lines, 1)]
+    )
 
 
 def test_typed_stories_and_questions() -> None:

@@ -40,7 +40,6 @@ from regard.objectives.labels import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.tasks.tagging import TaggedInput, TaggedWord, Tagging, accuracy, entity_scores
-from regard.tasks.task import inputs_of
 from regard.text.normalise import Span
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from task_cases import make_task, rows_of
@@ -411,7 +410,7 @@ def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(
     kind: str, text: str, words: str
 ) -> None:
     task, model = tagger_of_bytes(kind, words)
-    [found] = task.answers.predict(model, inputs_of([text]))
+    [found] = task.answers.predict(model, task.inputs.typed_lines([text]))
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", text))}
     for part in [*told["entities"], *told["words"]]:

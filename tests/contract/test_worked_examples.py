@@ -12,7 +12,7 @@ import torch
 import regard
 from model_cases import SOURCE_SIZE, TARGET_SIZE, batch_of
 from places import ROOT
-from regard.data import config, file_inputs, formats
+from regard.data import config, formats, inputs
 from regard.data.config import Data
 from regard.data.readers import FORMATS, open_corpus
 from regard.models import MODELS, any_config
@@ -39,7 +39,7 @@ def test_a_format_is_one_function(
     monkeypatch.setitem(formats.RECORDS, ".pipe", names["_pipe_records"])
     monkeypatch.setitem(formats.TABLE_ROWS, ".pipe", formats._table_rows)
     monkeypatch.setitem(FORMATS, ".pipe", formats.table_rows)
-    for module in (config, file_inputs, propose):
+    for module in (config, inputs, propose):
         monkeypatch.setattr(module, "TABLES", (*config.TABLES, ".pipe"))
     file = tmp_path / "a.pipe"
     file.write_text("one | eins\ntwo\n\nthree | drei\n", encoding="utf-8")

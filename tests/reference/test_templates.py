@@ -26,7 +26,6 @@ from exchange_cases import (
 from regard.data.framing import Framing
 from regard.data.segments import Masking, SentencePairs
 from regard.runs import Run
-from regard.tasks.task import inputs_of
 from task_cases import raw_tokens
 
 transformers = pytest.importorskip("transformers")
@@ -247,7 +246,9 @@ def test_heads_of_choices_and_words(tmp_path: Path, architecture: str) -> None:
 def test_a_question_and_its_text(tmp_path: Path, context: str) -> None:
     """A long text is read through windows: its parts stand where they are looked for."""
     run, model = imported(tmp_path, "xlm-roberta", "BertForQuestionAnswering")
-    [example] = run.task.answers.encode_inputs(None, inputs_of([f"Who was?\t{context}"])).readable()
+    [example] = run.task.answers.encode_inputs(
+        None, run.task.inputs.typed_lines([f"Who was?\t{context}"])
+    ).readable()
     ids, read = (
         run.tokenizers["text"].encode(context),
         run.task.windows(example.examples, example.row),

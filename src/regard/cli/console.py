@@ -23,9 +23,11 @@ from regard.language import shown
 
 if TYPE_CHECKING:
     from regard.api import Loaded, Predictions
+    from regard.data.example import Example
+    from regard.data.inputs import Inputs
+    from regard.data.standard_input import PlacedLine
     from regard.runs.examples import Progress
     from regard.tasks.task import Note, Task
-    from regard.text.files import FileInput
     from regard.views.report import Result
     from regard.views.vectors import Features
 
@@ -145,9 +147,9 @@ def check_output(
 # What is typed
 
 
-def standard_input(*, needed: bool = True, skip_bad: bool = False) -> Iterator[list[FileInput]]:
+def standard_input(*, needed: bool = True, skip_bad: bool = False) -> Iterator[list[PlacedLine]]:
     """The lines of standard input, in parts as they come."""
-    from regard.data.file_inputs import lines_as_they_come
+    from regard.data.standard_input import lines_as_they_come
 
     if sys.stdin.isatty():
         say("one input a line, end with Ctrl-D:", sys.stderr)
@@ -160,50 +162,40 @@ def standard_input(*, needed: bool = True, skip_bad: bool = False) -> Iterator[l
         )
 
 
-def typed_by(task: Task, lines: Iterable[FileInput]) -> Iterator[FileInput]:
+def typed(inputs: Inputs, lines: Iterable[PlacedLine]) -> Iterator[Example]:
     """Lines as the task reads them, of which some may be JSON objects."""
-    return (task.typed_input(line.text, line.place) for line in lines)
+    return (inputs.typed(text, place) for text, place in lines)
 
 
 def gathered(
-    task: Task, texts: Iterable[str] | None, story: Sequence[FileInput], skip_bad: bool
-) -> list[FileInput]:
+    task: Task, texts: Iterable[str] | None, story: Sequence[Example], skip_bad: bool
+) -> list[Example]:
     """The inputs in texts as they were typed, or in all of standard input.
 
     A problem of a question about a story may be in either.
     """
     begin = f"{story[-1].place}, " if story else ""
     if texts is None:
-        typed = typed_by(
-            task, chain.from_iterable(standard_input(needed=not story, skip_bad=skip_bad))
-        )
-    else:
-        texts = [*texts]
-        for text in filter(os.path.isfile, texts if task.recipe.model.reads != "image" else ()):
-            note(
-                f"{text} is read as a text, but is the name of a file, too: --file {text} reads "
-                "that"
-            )
-        typed = (
-            task.typed_input(text, f"{begin}input {number}") for number, text in enumerate(texts, 1)
-        )
-    return list(task.gather(typed, story))
+        lines = chain.from_iterable(standard_input(needed=not story, skip_bad=skip_bad))
+        return list(task.inputs.gathered(typed(task.inputs, lines), story))
+    texts = [*texts]
+    for text in filter(os.path.isfile, texts if task.recipe.model.reads != "image" else ()):
+        note(f"{text} is read as a text, but is the name of a file, too: --file {text} reads that")
+    placed = [(text, f"{begin}input {number}") for number, text in enumerate(texts, 1)]
+    return list(task.inputs.gathered(typed(task.inputs, placed), story))
 
 
 def read_story(
     task: Task, story: Path | None, *, skip_bad: bool = False
-) -> tuple[list[FileInput], bool]:
+) -> tuple[list[Example], bool]:
     """The lines of a story, and whether there is a question among them."""
     refuse({"--story": str(story) == "-"}, NOT_READ, STORY_HINT)
-    from regard.data.stories import Question, typed_questions
-    from regard.tasks.task import without_faults
+    from regard.data.example import without_faults
+    from regard.data.stories import Question, questions_among
 
-    lines = [] if story is None else task.read_story(story, skip_bad=skip_bad)
+    lines = [] if story is None else task.inputs.story(story, skip_bad=skip_bad)
     lines = lines if skip_bad else without_faults(lines)
-    return lines, any(
-        isinstance(question, Question)
-        for question in typed_questions((line.text, "") for line in lines)
-    )
+    return lines, any(isinstance(question, Question) for question in questions_among(lines))
 
 
 def _typed_lines(prompt: str) -> Iterator[str]:
@@ -291,7 +283,7 @@ class Answers:
 
 
 def answer_lines(
-    run: Loaded, answers: Answers, story: Sequence[FileInput] = (), *, skip_bad: bool = False
+    run: Loaded, answers: Answers, story: Sequence[Example] = (), *, skip_bad: bool = False
 ) -> None:
     """Answer the lines of standard input as they come, at a terminal with a prompt."""
     task = run.task
@@ -300,7 +292,7 @@ def answer_lines(
         parts = _prompted_lines(answers.prompt, with_empty=task.reads_stories)
     else:
         parts = standard_input(needed=not story, skip_bad=skip_bad)
-    inputs: list[FileInput] = []
+    inputs: list[Example] = []
 
     def answer_inputs() -> None:
         if inputs and at_prompt:
@@ -309,27 +301,25 @@ def answer_lines(
             run.predict(inputs, each=answers.show, skip_bad=skip_bad)
         inputs.clear()
 
-    def lines() -> Iterator[FileInput]:
+    def lines() -> Iterator[Example]:
         for part in parts:
-            yield from typed_by(task, part)
+            yield from typed(task.inputs, part)
             answer_inputs()
 
     with suppress(EOFError):  # Ctrl-D
-        for item in task.gather(lines(), story):
+        for item in task.inputs.gathered(lines(), story):
             inputs.append(item)
         answer_inputs()
 
 
-def _prompted_lines(prompt: str, *, with_empty: bool) -> Iterator[list[FileInput]]:
+def _prompted_lines(prompt: str, *, with_empty: bool) -> Iterator[list[PlacedLine]]:
     """The lines typed at a prompt; an empty one may separate stories, else it is left out."""
-    from regard.text.files import FileInput
-
     for line in _typed_lines(prompt):
         if line.strip() or with_empty:
-            yield [FileInput(line, "input")]
+            yield [(line, "input")]
 
 
-def _answer_at_prompt(run: Loaded, inputs: list[FileInput], answers: Answers) -> None:
+def _answer_at_prompt(run: Loaded, inputs: list[Example], answers: Answers) -> None:
     """Answer inputs and say what is wrong with them; the prompt stays."""
     try:
         run.predict(inputs, each=answers.show)

@@ -29,8 +29,8 @@ from regard.cli.options import (
 from regard.errors import DecodeError
 
 if TYPE_CHECKING:
+    from regard.data.example import Example
     from regard.tasks.task import Task
-    from regard.text.files import FileInput
     from regard.views.explanation import Explanation, View
 
 STANDARD_INPUT = (None, "-")
@@ -184,7 +184,7 @@ def _show_explanation(
 
 def _text_and_story(
     task: Task, text: str | None, story: Path | None, question: int | None
-) -> list[FileInput]:
+) -> list[Example]:
     """What to explain: a text; or the lines of a story, and the question given beside it."""
     story_lines, asks = console.read_story(task, story)
     if text is not None and text not in STANDARD_INPUT:
@@ -193,17 +193,17 @@ def _text_and_story(
             raise DecodeError(what, where="--question", hint="give it or INPUT, not both")
         begin = f"{story_lines[-1].place}, " if story_lines else ""
         lines = text.split("\n") if task.reads_stories else [text]
-        return [*story_lines, *(task.typed_input(line, f"{begin}input") for line in lines)]
+        return [*story_lines, *(task.inputs.typed(line, f"{begin}input") for line in lines)]
     if asks and text is None:
         return story_lines
     piped = list(chain.from_iterable(console.standard_input(needed=False)))
-    if not story_lines and not any(line.text.strip() for line in piped):
+    if not story_lines and not any(text.strip() for text, _ in piped):
         hint = "give a text, or --story; standard input is empty, too"
         raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
     if len(piped) > 1 and not task.reads_stories:
         what = f"one text is explained, and these are {len(piped):,} lines"
         raise DecodeError(what, where="standard input", hint="give one of them")
-    return [*story_lines, *console.typed_by(task, piped)]
+    return [*story_lines, *console.typed(task.inputs, piped)]
 
 
 def diagnose(  # noqa: PLR0913  (one parameter per option)

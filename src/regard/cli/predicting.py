@@ -34,12 +34,12 @@ from regard.language import shown
 
 if TYPE_CHECKING:
     from regard.api import Loaded
+    from regard.data.example import Example
     from regard.data.parallel import Engine
     from regard.inference.loaded_model import Precision
     from regard.inference.whole_file import PieceOutput
     from regard.models.base import Pooling
     from regard.runs import Run
-    from regard.text.files import FileInput
     from regard.views.vectors import Features
 
 
@@ -323,7 +323,7 @@ def _predict_inputs(
 ) -> None:
     """Predict what was typed, or is in a file or on standard input, and print it as it comes."""
     answers = console.Answers(output.as_json)
-    story_lines: list[FileInput] = []
+    story_lines: list[Example] = []
     story_asks = True
     if source.file is None:
         story_lines, story_asks = console.read_story(
@@ -352,7 +352,7 @@ def _predict_inputs(
                 run,
                 given,
                 file=source.file,
-                story=source.story,
+                story=source.story if given is None else None,
                 prefix=output.prefix,
                 prefixes=output.prefixes,
                 record=output.is_record_printed or output.record or False,
@@ -370,7 +370,7 @@ def _predict_inputs(
 
 def _write_vectors(
     run: Run,
-    given: list[FileInput] | None,
+    given: list[Example] | None,
     model: ModelOptions,
     source: InputOptions,
     vectors: VectorOptions,

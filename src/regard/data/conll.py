@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Self, cast
@@ -20,12 +22,23 @@ from pydantic import Field, model_validator
 
 from regard.data.config import OBJECTS
 from regard.data.corpora import Part
-from regard.data.file_inputs import is_table, table_rows
-from regard.data.formats import Object, Row, object_rows, or_one_error, text_of, value_in
+from regard.data.example import Example
+from regard.data.formats import (
+    NamedColumns,
+    Object,
+    Row,
+    object_rows,
+    or_one_error,
+    read_objects,
+    table_rows,
+    text_of,
+    value_in,
+)
+from regard.data.inputs import Inputs, is_table
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import ColumnError, DataError, Problem, Recurring
-from regard.text.files import FileInput, TextFile
-from regard.text.normalise import Sentence, Words
+from regard.text.files import TextFile
+from regard.text.normalise import Words, joined_words
 
 DOCUMENT = "-DOCSTART-"
 COMMENT = "#"
@@ -288,44 +301,57 @@ def _places(corpus: TaggedText, width: int, where: str, *, tagged: bool) -> tupl
     return words, tags
 
 
-def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] | None:
-    """The sentences of a file, their words as they stand there; None where a line is a text.
+@dataclass(frozen=True)
+class TaggedInputs(Inputs):
+    """Sentences to tag: texts, or lists of words as `tokens`."""
 
-    Columns, and the key of .jsonl, are those of the corpus; there `text` is read if an object does
-    not have the key. A table has a column `text`.
-    """
-    if file.suffixes[0] in COLUMNS:
-        return (
-            FileInput(
-                Sentence(*(token for _, token, _ in words)),
-                file.where(words[0][0]),
-                next(iter(faults), None),
-            )
-            for words, faults in _in_columns(file, corpus, tagged=False)
-        )
-    if not is_table(file):
-        return None
-    if file.suffixes[0] in OBJECTS:
-        key = str(corpus.tokens or "tokens")
-        rows = object_rows(
-            file,
-            [key],
-            lambda example, where: [(untagged_text(example, key, where),)],
-            blank_lines=True,
-        )
-    else:
-        rows = table_rows(file, {"text": "text"})
-    return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
+    TYPED_OBJECTS = "rows or texts"
 
+    def of_words(self, words: Sequence[str], place: str, fault: Problem | None = None) -> Example:
+        """Words that are known one by one, so that each may hold signs and blanks."""
+        return Example({"tokens": tuple(words)}, place, fault, typed=joined_words(words)[0])
 
-def untagged_text(example: Object, key: str, where: str) -> str:
-    """The words of an object as they stand in its list; its `text` if it does not have their
-    key."""
-    name = "text" if key not in example and "text" in example else key
-    words = value_in(example, name, where)
-    if not isinstance(words, list):
-        return text_of(words, name, where)
-    return Sentence(*(text_of(word, name, where) for word in words))
+    def rows(self, file: TextFile) -> Iterator[Example]:
+        """CoNLL's columns, objects, or a table with a column `text`; else a text per line."""
+        suffix = file.suffixes[0]
+        if suffix in COLUMNS:
+            return self._in_columns(file)
+        if suffix in OBJECTS:
+            return self._in_objects(file)
+        if not is_table(file):
+            return self.lines(file)
+        rows = table_rows(file, NamedColumns.of("text"), answered=False)
+        return (self.of_cells(row.values, file.row(row.line), row.fault) for row in rows)
+
+    def _in_columns(self, file: TextFile) -> Iterator[Example]:
+        corpus = self.corpus_of([file.name])
+        for words, faults in _in_columns(file, corpus, tagged=False):
+            tokens = [token for _, token, _ in words]
+            yield self.of_words(tokens, file.where(words[0][0]), next(iter(faults), None))
+
+    def _in_objects(self, file: TextFile) -> Iterator[Example]:
+        key = str(self.corpus_of([file.name]).tokens or "tokens")
+        for line, example in read_objects(file, [key], partial(self._read_words, key=key)):
+            place = file.row(line)
+            if isinstance(example, Example):
+                yield example
+            else:
+                yield self.of_texts([""], place, example)
+
+    def read_object(self, values: Object, place: str) -> Example:
+        keys = (corpus.tokens for corpus in self.corpora if isinstance(corpus.tokens, str))
+        return self._read_words(values, place, next(keys, "tokens"))
+
+    def _read_words(self, values: Object, place: str, key: str) -> Example:
+        """The words of an object in a list; its `text` if it does not have their key."""
+        name = "text" if key not in values and "text" in values else key
+        words = value_in(values, name, place)
+        if not isinstance(words, list):
+            return self.of_texts([text_of(words, name, place)], place)
+        return self.of_words([text_of(word, name, place) for word in words], place)
+
+    def corpus_of(self, files: Sequence[str]) -> TaggedText:
+        return TaggedText.of_files(files, self.corpora)
 
 
 Scheme = Literal["iob1", "iob2", "bioes"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain, islice, product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from regard.data.config import OBJECTS, C, Corpus
 from regard.errors import ColumnError, DataError, Problem, import_extra
@@ -28,9 +28,9 @@ EXPECTED = (
 Records = Iterator[tuple[int, list[str]]]  # the cells of each record, and the line where it begins
 Key = str | int  # a column of a file: its name, or its number from 0
 Object = Mapping[str, Any]  # of JSON: its values by their keys
-Read = Callable[
-    [Object, str], Iterable[tuple[str, ...]]
-]  # an object and its place -> the cells of its rows
+T = TypeVar("T")
+CellsOf = Callable[[Object, str], Iterable[tuple[str, ...]]]
+"""An object and its place -> the cells of its rows."""
 
 
 class Row(NamedTuple):
@@ -64,6 +64,35 @@ def numeric_keys(corpus: Corpus) -> frozenset[Key]:
     return frozenset(key for name, key in keys_of(corpus).items() if name in corpus.NUMBERS)
 
 
+def unanswered_keys(corpus: Corpus) -> list[Key]:
+    """The columns that a model reads, without those that it is to find."""
+    return [*keys_of(corpus).values()][: corpus.inputs]
+
+
+def unanswered(corpus: Corpus) -> Corpus:
+    """The corpus without the columns that a model is to find."""
+    answers = [*corpus.columns][corpus.inputs :]
+    return corpus.model_copy(update={**dict.fromkeys(answers), "header": has_header(corpus)})
+
+
+class NamedColumns(Corpus):
+    """Columns of a table that are called by their own names."""
+
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, *keys: str) -> NamedColumns:
+        return cls.model_construct(keys=keys)
+
+    @property
+    def columns(self) -> dict[str, str | int | None]:
+        return {key: key for key in self.keys}
+
+    @property
+    def inputs(self) -> int:
+        return len(self.keys)
+
+
 def or_one_error(
     read: Callable[[TextFile, C], Iterator[Row]],
 ) -> Callable[[TextFile, C], Iterator[Row]]:
@@ -87,9 +116,42 @@ def or_one_error(
     return rows
 
 
+def table_rows(file: TextFile, corpus: Corpus, *, answered: bool = True) -> Iterator[Row]:
+    """The rows of a table, with the columns that the corpus names. Unless they must be `answered`,
+    the columns that a model is to find are left out, and each row that cannot be read has a fault.
+    """
+    if answered:
+        return _answered_rows(file, corpus)
+    wanted = unanswered(corpus)
+    suffix = wanted.format(file)
+    if suffix in OBJECTS:
+        return _unanswered_objects(file, wanted)
+    return TABLE_ROWS[suffix](file, wanted)
+
+
 @or_one_error
-def table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
+def _answered_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     return TABLE_ROWS[file.suffixes[0]](file, corpus)
+
+
+def _unanswered_objects(file: TextFile, corpus: Corpus) -> Iterator[Row]:
+    keys = [*keys_of(corpus).values()]
+
+    def cells(example: Object, where: str) -> list[tuple[str, ...]]:
+        return [input_texts(example, keys, where, corpus.listed)]
+
+    return object_rows(file, keys, cells, blank_lines=True)
+
+
+def input_texts(
+    example: Object, keys: Sequence[Key], where: str, listed: str | None = None
+) -> tuple[str, ...]:
+    """The texts that a model reads of an object. All but the first may be items of the list
+    `listed`: then as many as it has."""
+    items = value_in(example, listed, where) if listed else None
+    if isinstance(items, list) and len(items) > 1:
+        keys = [keys[0], *(f"{listed}.{number}" for number in range(len(items)))]
+    return tuple(text_of(value_in(example, key, where), key, where) for key in keys)
 
 
 # ------------------------------------------------------------------------------------------------------- .tsv, .csv
@@ -453,26 +515,38 @@ def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
 
 
 def object_rows(
-    file: TextFile, keys: Collection[Key], cells: Read, *, blank_lines: bool = False
+    file: TextFile, keys: Collection[Key], cells_of: CellsOf, *, blank_lines: bool = False
 ) -> Iterator[Row]:
-    """The rows that `cells` makes of each object of a file and its place; `keys` are those that it
-    asks for.
+    """The rows that `cells_of` makes of each object of a file and its place; `keys` are those that
+    it asks for.
 
     A line of which it raises a DataError is a row with that fault, and an empty text for each key.
     With `blank_lines` an empty line is a row of empty texts, else it is none.
     """
     nothing = ("",) * len(keys)
+    for line, rows in read_objects(file, keys, cells_of):
+        if isinstance(rows, Problem):
+            yield Row(line, nothing, rows)
+        elif rows is not None:
+            yield from (Row(line, cells) for cells in rows)
+        elif blank_lines:
+            yield Row(line, nothing)
+
+
+def read_objects(
+    file: TextFile, keys: Collection[Key], read: Callable[[Object, str], T]
+) -> Iterator[tuple[int, T | Problem | None]]:
+    """The number of each line or object of a file, and what `read` makes of the object and its
+    place: a problem if it raises a DataError. None for an empty line."""
     for line, text in objects_of(file):
         where = file.row(line)
+        is_blank = isinstance(text, str) and not text.strip()
         try:
-            if not isinstance(text, str) or text.strip():
-                yield from (
-                    Row(line, values) for values in cells(object_in(text, where, keys), where)
-                )
-            elif blank_lines:
-                yield Row(line, nothing)
+            value = None if is_blank else read(object_in(text, where, keys), where)
         except DataError as error:
-            yield Row(line, nothing, error.problems[0])
+            yield line, error.problems[0]
+        else:
+            yield line, value
 
 
 def object_in(text: str | Object, where: str, keys: Iterable[Key] = ()) -> Object:

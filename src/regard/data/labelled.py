@@ -4,15 +4,21 @@ labels or choices."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, Self, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from regard.data.config import C, Corpus, HeldOut, Split, Splits
-from regard.data.file_inputs import only_file
-from regard.data.framing import Long
-from regard.errors import DataError
+from regard.data.example import Example
+from regard.data.framing import Arrangement, Long
+from regard.data.inputs import Inputs, UserTable, has_column, only_file
+from regard.errors import DataError, Problem
 from regard.text.files import TextFile
+
+MAX_CHOICES = 26  # choices that are looked for in a table
 
 
 class LabelledSplits(Splits[C]):
@@ -182,3 +188,93 @@ class LabelledData(LabelledSplits[T]):
                 "all corpora have one text, or all have 'first' and 'second', or as many choices"
             )
         return self
+
+
+# What a user gives
+
+
+@dataclass(frozen=True)
+class LabelledInputs(Inputs):
+    """One text, or two. An imported run may read either."""
+
+    TABS = -1
+    TYPED_OBJECTS = "rows or texts"
+
+    arrangement: Arrangement | None = None
+    """How the texts are read; None for an imported run, which reads one or two."""
+    imported: bool = False
+
+    def of_line(self, text: str, place: str) -> Example:
+        """A single text may have tabs."""
+        texts = [text] if self.arrangement == "single" else text.split("\t")
+        return self.of_texts(texts, place)
+
+    @property
+    def takes_tuples(self) -> bool:
+        return self.arrangement != "single"
+
+    @property
+    def objects_may_be_texts(self) -> bool:
+        return self.arrangement in (None, "single")
+
+    def of_cells(self, cells: Sequence[str], place: str, fault: Problem | None = None) -> Example:
+        """Predictions show several texts with tabs between them, so there is no tab within one."""
+        if self.arrangement != "single":
+            cells = [cell.replace("\t", " ") for cell in cells]
+        return self.of_texts(cells, place, fault)
+
+    def wrong_number(self, given: Example) -> Problem | None:
+        texts = given.texts
+        allowed = {"single": (1,), None: (1, 2)}.get(self.arrangement, (2,))
+        if self.arrangement == "single" or len(texts) in allowed:
+            return None
+        hint = (
+            r"put a tab between first and second, in bash $'FIRST\tSECOND', or in Python "
+            r"give a tuple"
+        )
+        return Problem(given.place, f"two texts are expected, not {len(texts)}", hint)
+
+    def table(self, table: UserTable) -> Corpus:
+        corpus = super().table(table)
+        if self.imported and has_column(table, "first"):
+            return Labelled.model_construct(
+                file=corpus.file, first="first", second="second", label="label"
+            )
+        return corpus
+
+    def corpus_of(self, files: Sequence[str]) -> Any:
+        if len(files) == 3 and self.imported:
+            return Labelled(first=files[0], second=files[1], label=files[2])
+        return super().corpus_of(files)
+
+
+@dataclass(frozen=True)
+class ChoiceInputs(LabelledInputs):
+    """A text and its choices."""
+
+    def named(self, texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
+        return {"text": texts[0], "choices": tuple(texts[1:])}
+
+    def wrong_number(self, given: Example) -> Problem | None:
+        texts = given.texts
+        if len(texts) > 2:
+            return None
+        hint = (
+            "a text and two choices or more, tabs between them; or an object with the run's columns"
+        )
+        return Problem(given.place, f"there are {len(texts) - 1} choices", hint)
+
+    def table(self, table: UserTable) -> Corpus:
+        """Of an imported run the choices are choice0, choice1 and so on, or in objects a list
+        `choices`."""
+        if not self.imported:
+            return super().table(table)
+        begin = "choices." if has_column(table, "choices.0") else "choice"
+        names = [f"{begin}{number}" for number in range(MAX_CHOICES)]
+        choices: list[str | int] = [*takewhile(partial(has_column, table), names)]
+        choices = choices if len(choices) > 1 else [*names[:2]]
+        file = table.name if isinstance(table, TextFile) else None
+        return Choices.model_construct(file=file, text="text", choices=choices, label="label")
+
+    def corpus_of(self, files: Sequence[str]) -> Any:
+        return super().corpus_of([only_file(files)])

@@ -7,7 +7,7 @@ import glob
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -23,9 +23,11 @@ from regard.data.config import TABLES, Corpus, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, Columns, Dataset
 from regard.data.epochs import Examples, Rows, fixed_batches
+from regard.data.example import Example
 from regard.data.formats import Row, table_rows
+from regard.data.inputs import Inputs, is_table, only_file
 from regard.data.store import END, Array, Integers, in_chunks, offsets_of
-from regard.errors import ColumnError, DataError
+from regard.errors import ColumnError, DataError, Problem
 from regard.text.access import is_inside
 from regard.text.files import BINARY_HINT, TextFile, files_below, matching
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
@@ -197,6 +199,36 @@ def document_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:
             f"{documents:,} of them; "
             "if each line is a text of its own, write documents: lines beside the file"
         )
+
+
+@dataclass(frozen=True)
+class RawInputs(Inputs):
+    """A text; or two, of a task that asks whether one follows the other."""
+
+    TABS = 1
+
+    def of_line(self, text: str, place: str) -> Example:
+        """A single text may have tabs."""
+        return super().of_line(text, place) if self.takes_tuples else self.of_texts([text], place)
+
+    def of_cells(self, cells: Sequence[str], place: str, fault: Problem | None = None) -> Example:
+        return self.of_texts([*map(fold_white_space, cells)], place, fault)
+
+    def wrong_number(self, given: Example) -> Problem | None:
+        texts = given.texts
+        if len(texts) <= len(self.names):
+            return None
+        return Problem(given.place, f"two texts are expected, not {len(texts)}")
+
+    def corpus_of(self, files: Sequence[str]) -> Any:
+        """What `--file` names: a text file, a folder or a table."""
+        name = only_file(files, hint="give one, or a folder of them")
+        file = TextFile(name, Path(name), encoding=self.encoding)
+        if is_table(file):
+            return self.table(file)
+        files_of_text = (corpus for corpus in self.corpora if corpus.corpus is None)
+        like = next(files_of_text, RawText(text=name))
+        return RawText(text=name, documents=like.documents)
 
 
 # Documents as tokens

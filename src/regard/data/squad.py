@@ -12,25 +12,31 @@ some questions have no answer); Lim et al. 2019, arXiv:1909.07005 (KorQuAD, the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from regard.data.config import OBJECTS
 from regard.data.corpora import Part
+from regard.data.example import Example
 from regard.data.formats import (
     EXPECTED,
+    NamedColumns,
     Object,
     Row,
+    input_texts,
     is_array,
     json_values,
     object_rows,
+    table_rows,
     text_of,
     value_in,
 )
+from regard.data.inputs import Inputs, has_column, is_table
 from regard.data.labelled import LabelledSplits, OneFile
-from regard.errors import DataError
+from regard.errors import DataError, Problem
 from regard.text.files import TextFile
 from regard.text.normalise import Clusters
 
@@ -142,18 +148,24 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
         )
 
 
-def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
+def question_rows(
+    file: TextFile, corpus: QuestionedText, *, answered: bool = True
+) -> Iterator[Row]:
+    """The questions of objects. Inputs need not be `answered`; an empty line is then one, too."""
+    keys = [corpus.context, corpus.question]
+
     def cells(example: Object, where: str) -> list[tuple[str, ...]]:
-        context, question = (
-            _text(example, key, where) for key in (corpus.context, corpus.question)
-        )
+        context, question = (_text(example, key, where) for key in keys)
+        if not answered:
+            return [(context, question)]
         answers = _placed_answers(
             value_in(example, corpus.answers, where), context, Clusters(context), where
         )
         line = where.rpartition(":")[2].split()[-1]
         return [(context, question, answers, str(example.get("id", line)))]
 
-    return object_rows(file, [corpus.context, corpus.question, corpus.answers], cells)
+    asked = [*keys, corpus.answers] if answered else keys
+    return object_rows(file, asked, cells, blank_lines=not answered)
 
 
 def _paragraphs(file: TextFile) -> Iterator[tuple[Object, str]]:
@@ -239,3 +251,48 @@ def _placed(
         what = f"{shown} at {start} starts or ends inside a character of several code points"
         raise DataError(what, where=where, hint=f"the whole characters are {whole[:80]!r}")
     return start, text
+
+
+@dataclass(frozen=True)
+class QuestionInputs(Inputs):
+    """A question and its text."""
+
+    TABS = 1
+    TYPED_OBJECTS = "rows"
+
+    def rows(self, file: TextFile) -> Iterator[Example]:
+        """The questions of SQuAD's JSON or of a table, each with its text. Else each line is one,
+        also in a .tsv without these columns."""
+        corpus = self.corpus_of([file.name])
+        suffix = file.suffixes[0]
+        if suffix == ".json" and corpus.format(file) == "squad":
+            rows = squad_rows(file, corpus, answered=False)
+        elif suffix in OBJECTS:
+            rows = question_rows(file, corpus, answered=False)
+        elif is_table(file) and (suffix != ".tsv" or has_column(file, corpus.question)):
+            columns = NamedColumns.of(corpus.context, corpus.question)
+            rows = table_rows(file, columns, answered=False)
+        else:
+            return (self.typed(text, file.where(line)) for line, text in enumerate(file.lines(), 1))
+        return (
+            self.of_texts(row.values[1::-1], corpus.place(file, row.line), row.fault)
+            for row in rows
+        )
+
+    def read_object(self, values: Object, place: str) -> Example:
+        corpus = self.corpus_of([""])
+        keys = [corpus.question, corpus.context] if corpus.question in values else [*self.names]
+        return self.of_texts(input_texts(values, keys, place), place)
+
+    def wrong_number(self, given: Example) -> Problem | None:
+        texts = given.texts
+        if len(texts) == 2:
+            return None
+        what = f"a question and one text are expected, not {len(texts)} texts"
+        if len(texts) == 1:
+            what = "there is a question, but no text that it is about"
+        hint = 'question, tab, text; or {"question": "...", "context": "..."}'
+        return Problem(given.place, what, hint)
+
+    def corpus_of(self, files: Sequence[str]) -> QuestionedText:
+        return QuestionedText.of_files(files, self.corpora)

@@ -14,7 +14,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from glob import has_magic
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -22,10 +24,20 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import OBJECTS, BadLines, as_list
 from regard.data.corpora import Part, generate
-from regard.data.formats import Object, Row, object_in, object_rows, text_of, value_in
+from regard.data.example import Example
+from regard.data.formats import (
+    Object,
+    Row,
+    object_in,
+    object_rows,
+    read_objects,
+    text_of,
+    value_in,
+)
+from regard.data.inputs import Inputs
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError, DecodeError, Problem
-from regard.text.files import FileInput, Parts, TextFile, matching
+from regard.text.files import TextFile, matching
 from regard.text.normalise import fold_white_space, natural, split_sentences
 
 # sentences of a story that are kept for a question: the last ones, as many as the largest memory
@@ -143,10 +155,37 @@ class Question:
     ] = ()  # what the user calls each sentence: the number of its line, or its own, both from 1
     is_object: bool = False  # whether it was given as a JSON object
 
+    @classmethod
+    def of(cls, example: Example) -> Question:
+        """The question that an example asks."""
+        story = example.several("story")
+        [question] = example.several("question")
+        facts = tuple(int(fact) for fact in "".join(example.several("facts")).split())
+        answer = "".join(example.several("answer")) or None
+        return cls(
+            story,
+            question,
+            answer,
+            facts or None,
+            example.place,
+            tuple(range(1, len(story) + 1)),
+            is_object=example.text.startswith("{"),
+        )
+
+    @property
+    def example(self) -> Example:
+        columns: dict[str, str | tuple[str, ...]] = {
+            "story": self.story,
+            "question": self.question,
+            "answer": self.answer or "",
+            "facts": " ".join(map(str, self.facts or ())),
+        }
+        return Example(columns, self.place, typed=self.text)
+
     @property
     def text(self) -> str:
-        """One text, which `typed_questions` reads again: an object, or a sentence a line, the
-        question last."""
+        """The question as it may be typed again: an object, or a sentence per line, the question
+        last."""
         facts = [fact + 1 for fact in self.facts or ()]
         if self.is_object:
             tree = {
@@ -206,7 +245,54 @@ class _Story:
             tuple(self.sentences), text, answer.strip() or None, known, where, tuple(self.numbers)
         )
 
-    def unasked(self) -> Iterator[FileInput]:
+    @classmethod
+    def before(cls, question: Question) -> _Story:
+        """The story of a question that was given whole; others may be asked about it."""
+        return cls(
+            sentences=[*question.story],
+            numbers=[*question.numbers],
+            has_question=True,
+            typed=[*question.story],
+        )
+
+    def is_ended_by(self, line: str) -> bool:
+        """Whether a typed line begins a new story."""
+        return self.numbered(line)[0] == 1 or not line.strip() or "\n" in line.strip()
+
+    def numbered(self, line: str) -> tuple[int | None, str]:
+        """The number of a typed line, and what it says. Other numbers are part of the text."""
+        numbered = NUMBERED.fullmatch(line)
+        if numbered and int(numbered[1]) in (1, self.last + 1 if self.last else 1):
+            return int(numbered[1]), numbered[2]
+        return None, line
+
+    def told(self, line: str, example: Example) -> Iterator[Question | Example]:
+        """Add the sentences of a typed line; the questions among them."""
+        number, content = self.numbered(line)
+        self.last = number or 0
+        self.place = example.place
+        self.typed.append(example.text)
+        content, *answer = content.split("\t")
+        sentences = split_sentences(fold_white_space(content))
+        for left, sentence in zip(range(len(sentences))[::-1], sentences, strict=True):
+            if sentence.endswith(QUESTION_MARKS) or (answer and not left):
+                yield self.asked(sentence, [] if left else answer)
+            else:
+                self.add(sentence, number)
+
+    def asked(self, question: str, given: Sequence[str]) -> Question | Example:
+        """A typed question, with its answer and its facts if they are `given`."""
+        self.has_question = True
+        if not self.sentences:
+            hint = "tell the story first: Mary went to the garden. Where is Mary?"
+            return self.refused("there is no story before the question", hint)
+        answer, facts, *_ = (*given, "", "")
+        try:
+            return self.question(question.strip(), answer, facts, self.place)
+        except DataError as error:
+            return self.refused(error.problems[0].what)
+
+    def unasked(self) -> Iterator[Example]:
         if self.sentences and not self.has_question:
             hint = (
                 "it goes up to an empty line, and needs a question, which ends in '?': Mary "
@@ -214,8 +300,9 @@ class _Story:
             )
             yield self.refused("the story has no question", hint)
 
-    def refused(self, what: str, hint: str = "") -> FileInput:
-        return FileInput("\n".join(self.typed), self.place, Problem(self.place, what, hint))
+    def refused(self, what: str, hint: str = "") -> Example:
+        fault = Problem(self.place, what, hint)
+        return Example({}, self.place, fault, typed="\n".join(self.typed))
 
 
 # Files
@@ -310,17 +397,6 @@ def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
     return object_rows(file, [corpus.story, corpus.question], cells)
 
 
-def object_inputs(file: TextFile, corpus: Stories) -> Iterator[FileInput]:
-    """The questions of objects as they may be typed; they need no answer."""
-
-    def cells(example: Object, where: str) -> list[tuple[str, ...]]:
-        return [(object_question(example, where, corpus).text,)]
-
-    rows = object_rows(file, [corpus.story, corpus.question], cells)
-    # "{}" is an object, too, which no line before or after belongs to
-    return (FileInput(row.values[0] or "{}", file.row(row.line), row.fault) for row in rows)
-
-
 def object_question(
     example: Object, where: str, keys: Stories, *, answered: bool = False
 ) -> Question:
@@ -363,83 +439,140 @@ def _sentences(value: Any, key: str, where: str) -> list[str]:
     return sentences
 
 
-# What is typed
+# What a user gives
 
 
-def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | FileInput]:
-    """The questions among lines, each given with its place; and the stories and questions that
-    cannot be answered.
+@dataclass(frozen=True)
+class StoryInputs(Inputs):
+    """Questions about stories. What is typed are lines of either: examples with a column `line`,
+    which `gathered` makes into questions, each with its story."""
+
+    @property
+    def takes_tuples(self) -> bool:
+        return False
+
+    def named(self, texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
+        return {"line": texts[0]}
+
+    def of_value(self, value: object, place: str) -> Example:
+        """Tabs in a text of a program are blanks: none is before an answer."""
+        if isinstance(value, str) and not _is_object(value):
+            return Example({"line": value.replace("\t", " ")}, place, typed=value)
+        return super().of_value(value, place)
+
+    def read_object(self, values: Object, place: str) -> Example:
+        corpus = self.corpus_of([""])
+        keys = corpus if corpus.story in values else Stories.model_construct()
+        return object_question(values, place, keys).example
+
+    def rows(self, file: TextFile) -> Iterator[Example]:
+        """The questions of objects, which need no answer; or the lines of a story."""
+        if file.suffixes[0] not in OBJECTS:
+            return self.lines(file)
+        return self._in_objects(file, self.corpus_of([file.name]))
+
+    def _in_objects(self, file: TextFile, corpus: Stories) -> Iterator[Example]:
+        keys = [corpus.story, corpus.question]
+        for line, question in read_objects(file, keys, partial(object_question, keys=corpus)):
+            if isinstance(question, Problem):
+                yield Example({}, file.row(line), question, typed="{}")
+            elif question is not None:
+                yield question.example
+
+    def story(self, file: str | Path, *, skip_bad: bool = False) -> list[Example]:
+        return list(self.in_file(file, skip_bad=skip_bad))
+
+    def gathered(
+        self, examples: Iterable[Example], story: Sequence[Example] = ()
+    ) -> Iterator[Example]:
+        """Lines of stories and questions -> an example for each question, with the story before it.
+
+        A story's own questions are left out if there are others about it. What cannot be answered
+        has a fault.
+        """
+        lines = iter(examples)
+        first = next(lines, None)
+        before, asked = ([], story) if first is None else (story, [first])
+        lines_read = 0
+        has_question = False
+
+        def read_lines() -> Iterator[Example]:
+            nonlocal lines_read
+            for line in chain(before, asked, lines):
+                lines_read += 1
+                yield line
+
+        for question in questions_among(read_lines()):
+            if isinstance(question, Question) and lines_read <= len(before):
+                continue
+            yield question.example if isinstance(question, Question) else question
+            has_question = True
+        if not has_question:
+            where = asked[0].place if asked else "--story"
+            raise DecodeError("there is no question", where=where, hint="a question ends in '?'")
+
+    def corpus_of(self, files: Sequence[str]) -> Stories:
+        """A file, or a pattern of files: a task each."""
+        return Stories.of_files(
+            files, self.corpora, hint="one, or a pattern in quotes such as 'babi/*_test.txt'"
+        )
+
+
+def _is_object(text: str) -> bool:
+    return text.lstrip().startswith("{")
+
+
+def questions_among(lines: Iterable[Example]) -> Iterator[Question | Example]:
+    """The questions among lines, and the stories and questions that cannot be answered, as examples
+    with a fault.
 
     Sentences are remembered; what ends in `?` is asked about all that was told so far. An empty
     line, or one that is numbered 1 as in the files of bAbI, begins a new story, as does a text of
     several lines. A question may be followed by a tab and its answer, and by another tab and the
     numbers of its supporting facts. A line may also be a JSON object with story and question.
     """
-    story, keys = _Story(), Stories.model_construct()
-    for text, place in lines:
-        numbered, is_object = NUMBERED.fullmatch(text), text.lstrip().startswith("{")
-        number, content = None, text
-        # else it is part of the text
-        if numbered and int(numbered[1]) in (1, story.last + 1 if story.last else 1):
-            number, content = int(numbered[1]), numbered[2]
-        if number == 1 or not text.strip() or "\n" in text.strip() or is_object:
-            yield from story.unasked()
-            story = _Story()
-        if is_object:
-            try:
-                yield (
-                    question := object_question(
-                        object_in(text, place, ["story", "question"]), place, keys
-                    )
-                )
-                sentences = [*question.story]
-                story = _Story(
-                    sentences=sentences,
-                    numbers=[*question.numbers],
-                    has_question=True,
-                    typed=[*sentences],
-                )
-            except DataError as error:
-                yield FileInput(text, place, error.problems[0])
+    story = _Story()
+    for example in lines:
+        line = None if example.fault else example.columns.get("line")
+        if isinstance(line, str) and not _is_object(line):
+            if story.is_ended_by(line):
+                yield from story.unasked()
+                story = _Story()
+            yield from story.told(line, example)
             continue
-        story.last, story.place = number or 0, place
-        story.typed.append(text)
-        content, *given = [content] if isinstance(text, Parts) else content.split("\t")
-        sentences = split_sentences(fold_white_space(content))
-        for left, sentence in zip(range(len(sentences))[::-1], sentences, strict=True):
-            if sentence.endswith(QUESTION_MARKS) or (given and not left):
-                yield _typed_question(story, sentence, [] if left else given, place)
-            else:
-                story.add(sentence, number)
+        yield from story.unasked()
+        story = _Story()
+        asked = example if not isinstance(line, str) else _typed_object(line, example.place)
+        if asked.fault is None:
+            question = Question.of(asked)
+            story = _Story.before(question)
+            yield question
+        else:
+            yield asked
     yield from story.unasked()
 
 
-def _typed_question(
-    story: _Story, question: str, given: Sequence[str], place: str
-) -> Question | FileInput:
-    story.has_question = True
-    if not story.sentences:
-        hint = "tell the story first: Mary went to the garden. Where is Mary?"
-        return story.refused("there is no story before the question", hint)
-    answer, facts, *_ = (*given, "", "")
+def _typed_object(line: str, place: str) -> Example:
+    """The question that a line asks as a JSON object, or an example with the reason that it cannot
+    be read."""
     try:
-        return story.question(question.strip(), answer, facts, place)
+        values = object_in(line, place, ["story", "question"])
+        return object_question(values, place, Stories.model_construct()).example
     except DataError as error:
-        return story.refused(error.problems[0].what)
+        return Example({}, place, error.problems[0], typed=line)
 
 
-def questions_in(lines: Sequence[tuple[str, str]]) -> list[Question]:
-    """The questions among lines, each given with its place; an error where one cannot be answered,
-    or there is none."""
+def questions_in(lines: Sequence[Example]) -> list[Question]:
+    """The questions among lines; an error if one cannot be answered, or there is none."""
     questions = list[Question]()
-    for question in typed_questions(lines):
-        if isinstance(question, FileInput):
+    for question in questions_among(lines):
+        if isinstance(question, Example):
             raise DecodeError(problems=[question.fault] if question.fault else [])
         questions.append(question)
     if not questions:
         raise DecodeError(
             "there is no question",
-            where=lines[-1][1],
+            where=lines[-1].place,
             hint="tell a story, then end a question in '?'",
         )
     return questions

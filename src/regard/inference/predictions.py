@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from regard.data.example import Example
 from regard.errors import Problem
 from regard.runs.run import Run
 from regard.tasks.task import Done, EncodedInputs, Note, Prediction, ignore, image_notes
-from regard.text.files import FileInput
 from regard.views.search_record import SearchRecord
 
 INPUTS_PER_CHUNK = 4_000
@@ -74,34 +74,35 @@ class Predictions(list[Prediction]):
         ]
 
 
-def mark_long_inputs(inputs: list[FileInput]) -> list[FileInput]:
+def mark_long_inputs(inputs: list[Example]) -> list[Example]:
     """Give an input that is too long a fault, and leave out its text."""
     return [_marked_if_long(item) for item in inputs]
 
 
-def _marked_if_long(item: FileInput) -> FileInput:
+def _marked_if_long(item: Example) -> Example:
     count = len(item.text)
     if count <= MAX_CHARACTERS:
         return item
     fault = Problem(item.place, f"it has {count:,} characters", f"at most {MAX_CHARACTERS:,}")
-    return item._replace(text="", fault=fault)
+    return Example({}, item.place, fault, typed="")
 
 
 def predict_chunks(
     run: Run,
     model: Any,
-    inputs: Sequence[FileInput],
+    inputs: Sequence[Example],
     *,
+    prefixes: Sequence[str] | None = None,
     skip_bad: bool,
     record: bool = False,
     progress: Done = ignore,
 ) -> Iterator[Predictions]:
-    """The predictions for inputs, some thousands at a time.
+    """The predictions for inputs, some thousands at a time; each may have a prefix of its own.
 
     Inputs that cannot be read are an InputError before any is decoded; with `skip_bad` a `Skipped`
     takes the place of each.
     """
-    encoded: EncodedInputs[Any] = run.task.answers.encode_inputs(model, inputs)
+    encoded: EncodedInputs[Any] = run.task.answers.encode_inputs(model, inputs, prefixes)
     if not skip_bad:
         encoded.readable()
     unreadable = encoded.unreadable

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from regard.data.example import Example, without_faults
 from regard.data.parallel import Engine, in_order, over_cluster, processors
 from regard.errors import DecodeError, Problem, RegardError
 from regard.inference.loaded_model import PlacedModel, Precision, load_model, usable_gpus
 from regard.inference.predictions import Predictions, mark_long_inputs, predict_chunks
 from regard.runs.run import Run, load_facts
-from regard.tasks.task import Note, without_faults
+from regard.tasks.task import Note
 from regard.text.checksums import key_of
-from regard.text.files import FileInput
 from regard.text.writing import GrowingFile
 
 INPUTS_PER_PIECE = 1_000
@@ -25,7 +25,7 @@ INPUTS_PER_PIECE = 1_000
 INPUTS_IN_FIRST_PIECE = 100
 """Fewer, so that there is some output soon."""
 
-Piece = tuple[list[FileInput], dict[str, int]]
+Piece = tuple[list[Example], dict[str, int]]
 """Inputs, and how many there are up to them, with a checksum of all these."""
 
 
@@ -64,7 +64,7 @@ class PiecePredictor(PlacedModel):
         except RegardError as error:
             return error
 
-    def _output(self, inputs: list[FileInput], done: dict[str, int]) -> PieceOutput:
+    def _output(self, inputs: list[Example], done: dict[str, int]) -> PieceOutput:
         if not self.skip_bad:
             inputs = without_faults(inputs)
         predictions = Predictions([], self.run.recipe.search.nbest)
@@ -92,7 +92,7 @@ def place_model(
 
 def predict_whole_file(
     placed: PlacedModel,
-    inputs: Iterable[FileInput],
+    inputs: Iterable[Example],
     grown: GrowingFile,
     workers: Workers,
     *,
@@ -139,7 +139,7 @@ def output_settings(
     }
 
 
-def pieces_left(inputs: Iterable[FileInput], grown: GrowingFile) -> Iterator[Piece]:
+def pieces_left(inputs: Iterable[Example], grown: GrowingFile) -> Iterator[Piece]:
     """The inputs that are left to predict for.
 
     The file cannot be continued if the inputs whose outputs it has differ from what they were.
@@ -158,7 +158,7 @@ def pieces_left(inputs: Iterable[FileInput], grown: GrowingFile) -> Iterator[Pie
         yield piece, {"inputs": count, "digest": digest}
 
 
-def _digest(inputs: Iterable[FileInput], digest: int) -> int:
+def _digest(inputs: Iterable[Example], digest: int) -> int:
     for item in inputs:
         digest = zlib.crc32(f"{item.text}\n".encode(errors="surrogateescape"), digest)
     return digest

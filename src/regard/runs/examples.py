@@ -36,7 +36,7 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
             task = run.under(
                 run.recipe.model_copy(update={"within": None})
             ).task  # a user's own may name any image
-        return task.read([task.corpus_of(files)], "test", Path.cwd())
+        return task.read([task.inputs.corpus_of(files)], "test", Path.cwd())
     if not data.train:
         raise DataError(
             "the run was imported and has no data of its own", where="--split", hint="give --file"

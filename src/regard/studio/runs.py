@@ -134,7 +134,7 @@ class Runs:
         model = run.recipe.model
         attends = model.attends or bool(model.alignment)
         parts = {
-            "inputs": run.task.input_parts,
+            "inputs": run.task.inputs.names,
             "writes": writes,
             "attends": attends,
             "examples": offered_inputs(run),

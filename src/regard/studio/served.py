@@ -14,6 +14,7 @@ from fastapi import HTTPException, Request
 
 from regard.api import Loaded
 from regard.data import shapes
+from regard.data.example import Example
 from regard.data.images import HELD, MAX_PIXELS, pixel_count, too_many_pixels
 from regard.errors import DecodeError, InputError, RegardError
 from regard.recipes.search_options import SearchOptions, with_search
@@ -23,7 +24,6 @@ from regard.studio.batching import Batcher, QueuedRequest
 from regard.studio.requests import Body, Input, PredictBody
 from regard.studio.settings import Settings
 from regard.tasks.task import LONGEST
-from regard.text.files import FileInput
 from regard.views.explanation import Explanation
 
 T = TypeVar("T")
@@ -123,14 +123,15 @@ class Served:
         """A request for predictions, to be computed together with others that have the same
         options; what cannot be read fails alone."""
         self.check(body)
-        inputs = list(self.run.task.gather(self.run.task.given_inputs(body.inputs)))
+        reader = self.run.task.inputs
+        inputs = list(reader.gathered(reader.given(body.inputs)))
         options = body.search_options()
         run = self.run.under(with_search(self.run.recipe, options))
         self._refuse_much_to_write(inputs, run.recipe.search)
         length = max((len(given.text) for given in inputs), default=0)
         return QueuedRequest(inputs, partial(run.predict, skip_bad=True), options, length)
 
-    def _refuse_much_to_write(self, inputs: Sequence[FileInput], search: SearchConfig) -> None:
+    def _refuse_much_to_write(self, inputs: Sequence[Example], search: SearchConfig) -> None:
         """Refuse a search that may write too much, by its beam and the longest output that it
         allows for each input."""
         run = self.run

@@ -6,7 +6,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,9 +19,10 @@ from regard.data.batches import Images
 from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import NAMED, Dataset, Finding
-from regard.data.file_inputs import is_table, table_rows
-from regard.data.formats import Row, has_header, keys_of
+from regard.data.example import Example
+from regard.data.formats import table_rows
 from regard.data.images import Picture, Pictures, Reading
+from regard.data.inputs import Inputs, is_table
 from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.readers import Reader
 from regard.data.store import Integers
@@ -32,7 +33,7 @@ from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search.stopping import stop_if_given_up
 from regard.tasks.task import Done, ignore
 from regard.tasks.translation import Translation
-from regard.text.files import FileInput, TextFile
+from regard.text.files import TextFile
 from regard.text.normalise import natural
 from regard.text.tokenizers import Tokenizers
 
@@ -85,7 +86,7 @@ class Captioning(Translation):
     name = "captioning"
     shares_examples = False
     vocabularies = ("target",)  # what has a tokenizer
-    input_parts = ("image",)
+    input_columns = ("image",)
     data = Data[Captioned]
     models = any_config(lambda config: config.reads == "image")
     lengths_of = "reference"
@@ -189,15 +190,16 @@ class Captioning(Translation):
     def source(self, examples: Dataset, row: int) -> Picture:
         return _images(examples).pictures[int(_images(examples).numbers[row])]
 
-    def encode_sources(self, inputs: Sequence[FileInput]) -> list[Picture | RegardError]:
+    def encode_sources(self, inputs: Sequence[Example]) -> list[Picture | RegardError]:
         """The images whose files are named, relative to where the command runs, or scenes of
         shapes."""
         pictures: list[Picture | RegardError] = []
-        for name, place, fault, _ in inputs:
+        reading = self.recipe.model.reading
+        for given in inputs:
             stop_if_given_up()
             try:
-                DataError.raise_if([fault])
-                pictures.append(images.read_picture(name, Path(), self.recipe.model.reading, place))
+                DataError.raise_if([given.fault])
+                pictures.append(images.read_picture(given.text, Path(), reading, given.place))
             except DataError as error:
                 pictures.append(error)
         return pictures
@@ -236,31 +238,50 @@ class Captioning(Translation):
             )
         return images.as_url(images.read_picture(name, folder, reading, place, reader.within))
 
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
-        """The images that a table names, captioned or not, or a list with one a line."""
+    @cached_property
+    def inputs(self) -> ImageInputs:
+        encoding = self.recipe.data.encoding
+        return ImageInputs(self.name, self.corpora, encoding, self.input_columns)
+
+
+@dataclass(frozen=True)
+class ImageInputs(Inputs):
+    """The names of images. In a file they are relative to the file."""
+
+    def rows(self, file: TextFile) -> Iterator[Example]:
+        """The images that a table names, captioned or not, or a list with one per line."""
         if not is_table(file):
-            names = (Row(line, (name,)) for line, name in enumerate(file.lines(), 1))
-            return (_image_input(row, file, Path()) for row in names)
-        corpus = self.table(file)
-        rows = table_rows(file, {"image": keys_of(corpus)["image"]}, has_header(corpus))
-        return (_image_input(row, file) for row in rows)
+            return self.lines(file)
+        rows = table_rows(file, self.table(file), answered=False)
+        return (self.of_name(row.values[0], file, file.row(row.line), row.fault) for row in rows)
+
+    def lines(self, file: TextFile) -> Iterator[Example]:
+        """An image that is not beside the list is looked for where the command runs."""
+        for line, name in enumerate(file.lines(), 1):
+            is_beside = os.path.isfile(file.path.parent / name)
+            folder = file.path.parent if is_beside else Path()
+            yield self.of_name(name, file, file.where(line), folder=folder)
+
+    def of_name(
+        self,
+        name: str,
+        file: TextFile,
+        place: str,
+        fault: Problem | None = None,
+        folder: Path | None = None,
+    ) -> Example:
+        """The image that a row of a file names, as seen from where the command runs; its name is
+        relative to `folder`, by default that of the file."""
+        if fault is not None or name.startswith(shapes.PREFIX):
+            return self.of_texts([name], place, fault)
+        folder = file.path.parent if folder is None else folder
+        missing = images.missing_image(name, folder, place)
+        return self.of_texts([name if missing else str(folder / name)], place, missing)
 
 
 def _images(examples: Dataset) -> CaptionedImages:
     assert isinstance(examples, CaptionedImages)
     return examples
-
-
-def _image_input(row: Row, file: TextFile, otherwise: Path | None = None) -> FileInput:
-    """The image that a row names, as seen from where the command runs: its name is relative to the
-    file, or to `otherwise` where there is no such image."""
-    [name], folder, place = row.values, file.path.parent, file.row(row.line)
-    if row.fault is not None or name.startswith(shapes.PREFIX):
-        return FileInput(name, place, row.fault)
-    if otherwise is not None and not os.path.isfile(folder / name):
-        folder = otherwise
-    missing = images.missing_image(name, folder, place)
-    return FileInput(name, place, missing) if missing else FileInput(str(folder / name), place)
 
 
 def captioned(

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field
 from torch.nn import functional as F
 
 from regard.data.dataset import Dataset, Where
+from regard.data.example import Example
 from regard.data.labelled import Labelled, LabelledData
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.models.base import device_of
@@ -190,8 +191,8 @@ class Classification(TextLabelling):
         }
         return {**line, "probabilities": dict(zip(names, p_Y.tolist(), strict=True))}
 
-    def prediction(self, text: str, examples: Dataset, row: int, result: Scores) -> Classified:
-        return Classified(text, self.ranked(result))
+    def prediction(self, given: Example, examples: Dataset, row: int, result: Scores) -> Classified:
+        return Classified(given.text, self.ranked(result))
 
     def ranked(self, scores_Y: Scores) -> dict[str, float]:
         """The classes with their probabilities, best first; among equals in their own order."""

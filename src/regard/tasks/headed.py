@@ -18,12 +18,12 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from regard.data.batches import LabelledBatch
-from regard.data.config import Corpus, Recipe
+from regard.data.config import Recipe
 from regard.data.dataset import Columns, Dataset, Where
 from regard.data.epochs import fixed_batches
-from regard.data.file_inputs import Table, has_column
+from regard.data.example import Example
 from regard.data.framing import Arrangement, Framed, Framing, Long, arranged, labelled_batch
-from regard.data.labelled import Labelled
+from regard.data.labelled import LabelledInputs
 from regard.data.prepare import Prepared
 from regard.data.readers import Reader
 from regard.data.store import Integers
@@ -46,7 +46,6 @@ from regard.tasks.task import (
     problem_in_text,
     read_tokens,
 )
-from regard.text.files import FileInput, parts_of
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 FINE_TUNING: dict[str, Any] = {
@@ -89,7 +88,7 @@ Labels = Annotated[list[str] | None, BeforeValidator(as_texts)]
 Line = dict[str, Any]  # of the file of predictions
 
 
-class Example(NamedTuple):
+class EncodedExample(NamedTuple):
     """An input that was encoded as one row of a dataset."""
 
     examples: Dataset
@@ -99,14 +98,16 @@ class Example(NamedTuple):
 class ExampleTask(Task):
     """A task whose inputs are encoded as the examples of its data are, and answered one by one."""
 
-    def encode_inputs(self, model: Any, inputs: Sequence[FileInput]) -> EncodedInputs[Example]:
+    def encode_inputs(
+        self, model: Any, inputs: Sequence[Example], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[EncodedExample]:
         """Inputs with the same columns are encoded in one dataset."""
-        rows: dict[int, Example | RegardError] = {}
+        rows: dict[int, EncodedExample | RegardError] = {}
         alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
-        for number, (text, place, fault, _) in enumerate(inputs):
+        for number, given in enumerate(inputs):
             try:
-                InputError.raise_if([fault])
-                texts = self.input_columns(text, place)
+                InputError.raise_if([given.fault])
+                texts = self.encoded_texts(given)
                 alike[tuple(texts)][number] = texts
             except DecodeError as error:
                 rows[number] = error
@@ -117,11 +118,13 @@ class ExampleTask(Task):
             )
             for row, number in enumerate(by_number):
                 problems = self.encoded_problems(examples, row)
-                rows[number] = InputError(problems=problems) if problems else Example(examples, row)
+                rows[number] = (
+                    InputError(problems=problems) if problems else EncodedExample(examples, row)
+                )
         return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
 
-    def input_columns(self, text: str, place: str) -> Mapping[str, str]:
-        """An input as the texts of an example, by column; or a DecodeError."""
+    def encoded_texts(self, given: Example) -> Mapping[str, str]:
+        """The texts to encode of an input, by the columns of the dataset; or a DecodeError."""
         raise NotImplementedError
 
     def encoded_problems(self, examples: Dataset, row: int) -> Sequence[Problem]:
@@ -131,7 +134,7 @@ class ExampleTask(Task):
     def predict_encoded(
         self,
         model: Any,
-        encoded: EncodedInputs[Example],
+        encoded: EncodedInputs[EncodedExample],
         *,
         record: bool = False,
         progress: Done = ignore,
@@ -147,12 +150,11 @@ class ExampleTask(Task):
                 examples = examples.select(np.array(chosen))
             results = self.results(model, examples, progress)
             for row, (number, result) in enumerate(zip(numbers, results, strict=True)):
-                predictions[number] = self.prediction(
-                    encoded.inputs[number].text, examples, row, result
-                )
+                given = encoded.inputs[number]
+                predictions[number] = self.prediction(given, examples, row, result)
         return [predictions[number] for number in range(len(rows))]
 
-    def prediction(self, text: str, examples: Dataset, row: int, result: Any) -> Prediction:
+    def prediction(self, given: Example, examples: Dataset, row: int, result: Any) -> Prediction:
         """The answer to an input, which was encoded as this example, by what `results` has for
         it."""
         raise NotImplementedError
@@ -307,7 +309,7 @@ class HeadedTask(ExampleTask):
         return [(examples.texts[name][row], examples.columns[name][row].tolist()) for name in names]
 
     def notes(
-        self, encoded: EncodedInputs[Example], predictions: Sequence[Prediction]
+        self, encoded: EncodedInputs[EncodedExample], predictions: Sequence[Prediction]
     ) -> list[Note]:
         """There is a prediction for every text; a note says in which of them every token is
         unknown."""
@@ -585,68 +587,27 @@ class TextLabelling(HeadedTask):
         """The texts of an example as they may be typed."""
         return "\t".join(examples.texts[name][row] for name in examples.columns)
 
-    def input_text(self, texts: Sequence[str]) -> str:
-        """Tabs stand between texts; in a single text of an imported run one would make a pair."""
-        return (
-            texts[0]
-            if self.arrangement == "single"
-            else "\t".join(text.replace("\t", " ") for text in texts)
-        )
-
-    def table(self, given: Table) -> Corpus:
-        """An imported run reads one text or two."""
-        corpus = super().table(given)
-        if not self.recipe.data.train and has_column(given, "first"):
-            return Labelled.model_construct(
-                file=corpus.file, first="first", second="second", label="label"
-            )
-        return corpus
-
-    def corpus_of(self, files: Sequence[str]) -> Any:
-        if len(files) == 3 and not self.recipe.data.train:
-            return Labelled(first=files[0], second=files[1], label=files[2])
-        return super().corpus_of(files)
-
-    @property
-    def input_parts(self) -> tuple[str, ...]:  # type: ignore[override]
+    @cached_property
+    def inputs(self) -> LabelledInputs:
         """Of an imported run the second text may be missing."""
-        if self.arrangement == "choices":
-            return ("text", "choices")
-        return ("text",) if self.arrangement == "single" else ("first", "second")
+        names = ("text",) if self.arrangement == "single" else ("first", "second")
+        return LabelledInputs(
+            self.name,
+            self.corpora,
+            self.recipe.data.encoding,
+            names,
+            arrangement=self.arrangement,
+            imported=not self.recipe.data.train,
+        )
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         return "\t".join(row[name] for name in self.text_columns)
 
-    def typed_input(self, text: str, place: str) -> FileInput:
-        """An object with the run's columns is a row of a table; without them it is a text, if the
-        run reads one."""
-        row = self.typed_object(text, place)
-        if row is None or (row.fault is not None and self.arrangement in (None, "single")):
-            return FileInput(text, place)
-        return row
-
-    def input_columns(self, text: str, place: str) -> dict[str, str]:
-        """The texts of an input, with tabs between them where there are several."""
-        fields = [text] if self.arrangement == "single" else parts_of(text)
-        wrong = self.wrong_number(fields, place)
-        InputError.raise_if(
-            [wrong] if wrong else [problem_in_text(field, place) for field in fields]
-        )
-        return {f"text {number}": field for number, field in enumerate(fields)}
-
-    def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
-        """Why an input has too few or too many texts."""
-        if (
-            self.arrangement == "single"
-            or len(fields) == 2
-            or (self.arrangement is None and len(fields) == 1)
-        ):
-            return None
-        hint = (
-            r"put a tab between first and second, in bash $'FIRST\tSECOND', or in Python "
-            r"give a tuple"
-        )
-        return Problem(place, f"two texts are expected, not {len(fields)}", hint)
+    def encoded_texts(self, given: Example) -> dict[str, str]:
+        wrong = self.inputs.wrong_number(given)
+        problems = [problem_in_text(text, given.place) for text in given.texts]
+        InputError.raise_if([wrong] if wrong else problems)
+        return {f"text {number}": text for number, text in enumerate(given.texts)}
 
 
 def refuse_labels(

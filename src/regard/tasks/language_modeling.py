@@ -18,6 +18,7 @@ from torch import Tensor
 from regard.data.batches import TextBatch
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
+from regard.data.example import Example
 from regard.data.prepare import Prepared
 from regard.data.raw import Pieces, RawData, RawText, Streams, contiguous_pieces, document_pieces
 from regard.errors import ConfigError, DataError, DecodeError, InputError, RegardError
@@ -42,13 +43,11 @@ from regard.tasks.task import (
     by_length,
     encode_each,
     encode_target,
-    inputs_of,
     not_longer,
     padded,
     readable,
 )
 from regard.tasks.translation import SourceBatch, WritingTask, decode_tokens, wording_of
-from regard.text.files import FileInput
 from regard.text.normalise import fold_white_space
 
 PROMPT, CONTINUATION = (
@@ -168,7 +167,7 @@ class LanguageModeling(WritingTask, RawTextTask):
             split = [*islice(documents, self.recipe.training.samples)]
             prompts = [" ".join(words[:PROMPT]) for words in split]
             greedy = self.with_search(SearchConfig(beam=1, max_length=CONTINUATION))
-            encoded = greedy.encode_inputs(model, inputs_of(prompts))
+            encoded = greedy.encode_inputs(model, self.inputs.typed_lines(prompts))
             numbers = [
                 number
                 for number, row in enumerate(encoded.rows)
@@ -293,7 +292,7 @@ class LanguageModeling(WritingTask, RawTextTask):
         tokenizer = self.tokenizers["text"]
         prompt = tokenizer.fold(source).rstrip()
         target = tokenizer.fold(target).strip() if isinstance(target, str) else target
-        [before] = readable(self.encode_prompts(model, [FileInput(prompt, "source")]))
+        [before] = readable(self.encode_prompts(model, [Example.of_text(prompt, "source")]))
         after = encode_target(tokenizer, target)
         if isinstance(target, str) and prompt:
             whole = [tokenizer.end, *encode_target(tokenizer, f"{prompt} {target}")]
@@ -302,17 +301,21 @@ class LanguageModeling(WritingTask, RawTextTask):
                 hint = "end it where a word ends, or give exact tokens with --tokens"
                 raise DecodeError(what, where="source", hint=hint)
             after = whole[len(before) :]
-        rows = readable(not_longer([[*before, *after]], model.longest, [FileInput("", "target")]))
+        rows = readable(
+            not_longer([[*before, *after]], model.longest, [Example.of_text("", "target")])
+        )
         [scores] = score(model, TextBatch(padded(rows, tokenizer.pad)).to(device_of(model)))
         return after, scores[-len(after) :]
 
-    def encode_inputs(self, model: Any, inputs: Sequence[FileInput]) -> EncodedInputs[list[int]]:
+    def encode_inputs(
+        self, model: Any, inputs: Sequence[Example], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[list[int]]:
         """The prompts and the wording; a prompt must leave room for the shortest output that the
         search allows."""
         self.refuse_to_continue(model, "predict")
         rows = self.encode_prompts(model, inputs)
         wording = wording_of(
-            self.tokenizers["text"], self.recipe.search, [given.prefix for given in inputs]
+            self.tokenizers["text"], self.recipe.search, prefixes or [None] * len(inputs)
         )
         for number, row in enumerate(rows):
             if model.longest is None or isinstance(row, RegardError):
@@ -332,12 +335,12 @@ class LanguageModeling(WritingTask, RawTextTask):
         contexts = [[] if isinstance(row, RegardError) else row for row in rows]
         return EncodedInputs(inputs, rows, replace(wording, contexts=contexts))
 
-    def encode_prompts(self, model: LanguageModel, inputs: Sequence[FileInput]) -> list[Ids]:
+    def encode_prompts(self, model: LanguageModel, inputs: Sequence[Example]) -> list[Ids]:
         """The ids of each prompt, after the `</s>` that a text begins with; that alone for an empty
         one."""
         tokenizer = self.tokenizers["text"]
         rows = [row for row, given in enumerate(inputs) if given.text.strip() or given.fault]
-        folded = [inputs[row]._replace(text=tokenizer.fold(inputs[row].text)) for row in rows]
+        folded = [inputs[row].with_text(tokenizer.fold(inputs[row].text)) for row in rows]
         prompts: list[Ids] = [[tokenizer.end] for _ in inputs]
         for row, ids in zip(rows, encode_each(tokenizer, folded), strict=True):
             prompts[row] = ids if isinstance(ids, RegardError) else [tokenizer.end, *ids]

@@ -19,6 +19,7 @@ from regard.data.config import Recipe, Split
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.epochs import fixed_batches
+from regard.data.example import Example
 from regard.data.framing import Framed, Framing
 from regard.data.prepare import Prepared, Progress
 from regard.data.raw import RawData, RawText
@@ -50,7 +51,6 @@ from regard.tasks.task import (
     padded,
     problem_in,
 )
-from regard.text.files import FileInput, parts_of
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer, Tokenizers
 from regard.text.vocabularies import MASKING
@@ -99,7 +99,10 @@ class MaskedLanguageModeling(RawTextTask):
     name = "masked_language_modeling"
     unit = "masked tokens"
     data = MaskedData
-    input_parts = ("first", "second")  # `explain` shows two texts as they are read in pre-training
+    input_columns = (
+        "first",
+        "second",
+    )  # `explain` shows two texts as they are read in pre-training
     models = any_config(lambda config: config.pretraining == "masked")
     init_model: ClassVar[Mapping[str, Any]] = {
         "masked_head": True
@@ -300,33 +303,35 @@ class MaskedLanguageModeling(RawTextTask):
         words[len(words) // 2] = GAP
         return "\t".join([" ".join(words), *others[: bool(self.recipe.model.next_sentence)]])
 
-    def encode_inputs(self, model: BERT, inputs: Sequence[FileInput]) -> EncodedInputs[list[int]]:
+    def encode_inputs(
+        self, model: BERT, inputs: Sequence[Example], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[list[int]]:
         """The row of each text, or of two with a tab between them, with the mask token in its
         gaps."""
         rows = list[Ids]()
         for given in inputs:
-            text, place, fault, _ = given
-            problem, asks_next = problem_in(given), len(texts_in(text)) == 2
+            problem = problem_in(given) or self.inputs.wrong_number(given)
+            asks_next = len(texts_in(given)) == 2
             if (
-                fault is None
-                and GAP not in text
+                given.fault is None
+                and GAP not in given.text
                 and not (asks_next and model.next_sentence is not None)
             ):
                 problem = Problem(
-                    place,
+                    given.place,
                     f"there is no {GAP} in the text",
                     f"write {GAP} where a word is to be found",
                 )
             rows.append(
-                self.framed(model, text).ids if problem is None else InputError(problems=[problem])
+                self.framed(model, given).ids if problem is None else InputError(problems=[problem])
             )
         return EncodedInputs(inputs, not_longer(rows, model.longest, inputs))
 
-    def framed(self, model: BERT, text: str) -> Framed:
-        """What the model reads of a text, or of two with a tab between them."""
+    def framed(self, model: BERT, given: Example) -> Framed:
+        """What the model reads of a text, or of two."""
         tokenizer = self.tokenizers["text"]
         framing = Framing(tokenizer, segments=True, longest=model.longest)
-        return framing.frame(*(with_gaps(tokenizer, part) for part in texts_in(text)))
+        return framing.frame(*(with_gaps(tokenizer, part) for part in texts_in(given)))
 
     @torch.inference_mode()
     def predict_encoded(
@@ -360,9 +365,7 @@ class MaskedLanguageModeling(RawTextTask):
         predictions: dict[int, Filled] = {}
         for numbers in by_length([len(row) for row in rows], READ_TOKENS):
             text = padded([rows[number] for number in numbers], tokenizer.pad)
-            segments = [
-                self.framed(model, encoded.inputs[number].text).segments for number in numbers
-            ]
+            segments = [self.framed(model, encoded.inputs[number]).segments for number in numbers]
             places_P = text.ids_BL.flatten().eq(torch.tensor(tokenizer.mask)).nonzero()[:, 0]
             batch = MaskedBatch(
                 text, padded(segments, 0).ids_BL, places_P, torch.zeros_like(places_P)
@@ -379,12 +382,14 @@ class MaskedLanguageModeling(RawTextTask):
             values_PK, tokens_PK = log_p_PV.exp().topk(offered)
             gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
             for place, number in enumerate(numbers):
-                typed = encoded.inputs[number].text
+                given = encoded.inputs[number]
                 own = [next(gaps) for token in rows[number] if token == tokenizer.mask]
                 follows = (
-                    None if next_B is None or len(texts_in(typed)) == 1 else float(next_B[place])
+                    None if next_B is None or len(texts_in(given)) == 1 else float(next_B[place])
                 )
-                predictions[number] = replace(_filled(tokenizer, typed, own), next_sentence=follows)
+                predictions[number] = replace(
+                    _filled(tokenizer, given.text, own), next_sentence=follows
+                )
             progress(len(numbers))
         return [predictions[number] for number in range(len(rows))]
 
@@ -451,9 +456,9 @@ class Filled(Prediction):
             )
 
 
-def texts_in(text: str) -> list[str]:
-    """One text, or two that have a tab between them."""
-    return [fold_white_space(part) for part in parts_of(text, 1) if part.strip()]
+def texts_in(given: Example) -> list[str]:
+    """One text, or two."""
+    return [fold_white_space(text) for text in given.texts if text.strip()]
 
 
 def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:

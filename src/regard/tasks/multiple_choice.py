@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice, takewhile
+from functools import cached_property
+from itertools import islice
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.config import Corpus
 from regard.data.dataset import Dataset, Where
-from regard.data.file_inputs import Table, has_column, only_file
+from regard.data.example import Example
 from regard.data.framing import Arrangement
-from regard.data.labelled import Choices, LabelledData
+from regard.data.labelled import MAX_CHOICES, ChoiceInputs, Choices, LabelledData
 from regard.data.prepare import Prepared
-from regard.errors import ConfigError, Problem
+from regard.errors import ConfigError
 from regard.tasks.classification import Classification, Classified, class_numbers, listed
 from regard.tasks.headed import Labels, Scores, TextHeadConfig
-from regard.text.files import TextFile, parts_of
-
-MOST = 26  # choices that are looked for
 
 
 class ChoiceHeadConfig(TextHeadConfig):
@@ -64,20 +60,16 @@ class MultipleChoice(Classification):
         )
         return [*self.labels[:count], *islice(others, count - len(self.labels[:count]))]
 
-    def table(self, given: Table) -> Corpus:
-        """Of an imported run the choices are choice0, choice1 and so on, or in objects a list
-        `choices`."""
-        if self.recipe.data.train:
-            return super().table(given)
-        begin = "choices." if has_column(given, "choices.0") else "choice"
-        names = [f"{begin}{number}" for number in range(MOST)]
-        choices: list[str | int] = [*takewhile(partial(has_column, given), names)]
-        choices = choices if len(choices) > 1 else [*names[:2]]
-        file = given.name if isinstance(given, TextFile) else None
-        return Choices.model_construct(file=file, text="text", choices=choices, label="label")
-
-    def corpus_of(self, files: Sequence[str]) -> Any:
-        return super().corpus_of([only_file(files)])
+    @cached_property
+    def inputs(self) -> ChoiceInputs:
+        return ChoiceInputs(
+            self.name,
+            self.corpora,
+            self.recipe.data.encoding,
+            ("text", "choices"),
+            arrangement=self.arrangement,
+            imported=not self.recipe.data.train,
+        )
 
     def check(self, data: Prepared[Dataset]) -> None:
         super().check(data)
@@ -96,7 +88,7 @@ class MultipleChoice(Classification):
         return self.with_head(labels=list(names))
 
     def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
-        names = self.labels or tuple(map(str, range(MOST)))
+        names = self.labels or tuple(map(str, range(MAX_CHOICES)))
         hint = f"the choices are {listed(names)}; head.labels names them otherwise"
         return class_numbers(labels, names, where, "is not one of the choices", hint)
 
@@ -104,20 +96,10 @@ class MultipleChoice(Classification):
         metrics = super().scores(examples, results)
         return {name: metrics[name] for name in ("loss", *self.higher_is_better)}
 
-    def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
-        hint = (
-            "a text and two choices or more, tabs between them; or an object with the run's columns"
-        )
-        return (
-            None
-            if len(fields) > 2
-            else Problem(place, f"there are {len(fields) - 1} choices", hint)
-        )
-
-    def prediction(self, text: str, examples: Dataset, row: int, result: Scores) -> Chosen:
-        choices = parts_of(text)[1:]
+    def prediction(self, given: Example, examples: Dataset, row: int, result: Scores) -> Chosen:
+        choices = given.several("choices")
         named = dict(zip(self.class_names(len(choices)), choices, strict=True))
-        return Chosen(text, self.ranked(result), choices=named)
+        return Chosen(given.text, self.ranked(result), choices=named)
 
 
 @dataclass(frozen=True, kw_only=True)

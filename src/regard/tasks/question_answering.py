@@ -22,6 +22,7 @@ import string
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -35,17 +36,15 @@ from regard.config import Config
 from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
 from regard.data.dataset import ColumnReport, Columns, Dataset, Where, token_report
-from regard.data.file_inputs import has_column, is_table, object_texts, table_rows
-from regard.data.formats import Key, Object
+from regard.data.example import Example
 from regard.data.framing import Framed, labelled_batch, windows
-from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_rows
+from regard.data.squad import QuestionData, QuestionInputs, answers_in
 from regard.data.store import Integers, TokenColumn
-from regard.errors import DecodeError, InputError, Problem
+from regard.errors import InputError, Problem
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
 from regard.tasks.headed import HeadedTask, Line
 from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
-from regard.text.files import FileInput, Parts, TextFile, parts_of
 from regard.text.normalise import Span, fold_white_space, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -123,7 +122,7 @@ class QuestionAnswering(HeadedTask):
     by_token = True
     smooths = False
     evaluation = AnswerEvaluation
-    input_parts = ("question", "context")
+    input_columns = ("question", "context")
     higher_is_better = ("exact_match", "f1")
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "training": {"label_smoothing": 0.0, "best": "f1"}
@@ -253,37 +252,10 @@ class QuestionAnswering(HeadedTask):
 
     # Verbs
 
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        """The questions of SQuAD's JSON or of a table, each with its text; else each line is one,
-        as in a .tsv without these columns."""
-        corpus = self.corpus_of([file.name])
-        columns: dict[str, Key] = {"context": corpus.context, "question": corpus.question}
-        if file.suffixes[0] == ".json" and corpus.format(file) == "squad":
-            rows = squad_rows(file, corpus, answered=False)
-        elif is_table(file) and (file.suffixes[0] != ".tsv" or has_column(file, corpus.question)):
-            rows = table_rows(file, columns)
-        else:
-            return (
-                self.typed_input(text, file.where(line))
-                for line, text in enumerate(file.lines(), 1)
-            )
-        return (
-            FileInput(Parts(*row.values[1::-1]), corpus.place(file, row.line), row.fault)
-            for row in rows
-        )
-
-    def object_text(self, example: Object, place: str) -> str:
-        corpus = self.corpus_of([""])
-        keys = [corpus.question, corpus.context]
-        return Parts(
-            *object_texts(example, keys if keys[0] in example else self.input_parts, place)
-        )
-
-    def typed_input(self, text: str, place: str) -> FileInput:
-        return self.typed_object(text, place) or FileInput(text, place)
-
-    def corpus_of(self, files: Sequence[str]) -> QuestionedText:
-        return QuestionedText.of_files(files, self.corpora)
+    @cached_property
+    def inputs(self) -> QuestionInputs:
+        encoding = self.recipe.data.encoding
+        return QuestionInputs(self.name, self.corpora, encoding, self.input_columns)
 
     def scores(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold
@@ -334,7 +306,8 @@ class QuestionAnswering(HeadedTask):
     def _line(self, examples: Dataset, row: int, best: Best) -> Line:
         """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold
         is chosen by."""
-        answered = self.prediction(examples.texts["question"][row], examples, row, (best, [], {}))
+        question = Example.of_text(examples.texts["question"][row], examples.where(row))
+        answered = self.prediction(question, examples, row, (best, [], {}))
         expected = [text for _, text in answers_in(examples.texts["answers"][row])]
         place = {"start": None, "end": None} if answered.span is None else answered.span._asdict()
         answer = answered.context[slice(*answered.answers[0][0])] if answered.answers else ""
@@ -355,11 +328,12 @@ class QuestionAnswering(HeadedTask):
             "answer_f1": f1(answer, expected, script),
         }
 
-    def input_columns(self, text: str, place: str) -> dict[str, str]:
-        question, context = question_in(text, place)
+    def encoded_texts(self, given: Example) -> dict[str, str]:
+        InputError.raise_if([self.inputs.wrong_number(given)])
+        question, context = given.texts
         texts = {"question": question, "context": context}
         InputError.raise_if(
-            problem_in_text(text, f"{place} ({name})") for name, text in texts.items()
+            problem_in_text(text, f"{given.place} ({name})") for name, text in texts.items()
         )
         return texts
 
@@ -443,7 +417,7 @@ class QuestionAnswering(HeadedTask):
         i, j = window.places_of(tokens)
         return math.exp(float(logits_2L[0, i] + logits_2L[1, j]) - log_z)
 
-    def prediction(self, text: str, examples: Dataset, row: int, result: Result) -> Answered:
+    def prediction(self, given: Example, examples: Dataset, row: int, result: Result) -> Answered:
         """The best answers in characters; two tokens of one character may give the same span
         twice."""
         best, *_ = result
@@ -454,7 +428,8 @@ class QuestionAnswering(HeadedTask):
         log_odds = best.log_odds if self.recipe.head.no_answer else None
         none = not spans or (log_odds is not None and log_odds > self.recipe.evaluation.threshold)
         context = examples.texts["context"][row]
-        return Answered(text, context, tuple(spans.items()), none, log_odds, best.log_p_none)
+        answers = tuple(spans.items())
+        return Answered(given.text, context, answers, none, log_odds, best.log_p_none)
 
 
 def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[int]:
@@ -528,17 +503,6 @@ class Answered(Prediction):
         none = [] if self.no_answer is None else [(self.log_p_none, "(no answer)")]
         for score, text in sorted([*shown, *none], key=lambda pair: -pair[0]):
             yield f"{math.exp(score):.4f}\t{text}"
-
-
-def question_in(text: str, place: str) -> tuple[str, str]:
-    """What was typed -> question and context, between them a tab."""
-    question, *others = parts_of(text, 1)
-    if len(others) != 1:
-        what = f"a question and one text are expected, not {1 + len(others)} texts"
-        what = what if others else "there is a question, but no text that it is about"
-        hint = 'question, tab, text; or {"question": "...", "context": "..."}'
-        raise DecodeError(what, where=place, hint=hint)
-    return question, others[0]
 
 
 # Answers as the scripts of SQuAD and KorQuAD compare them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,15 +17,14 @@ from regard.data.batches import spelled
 from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram, Where
-from regard.data.file_inputs import is_table, only_file
+from regard.data.example import Example
 from regard.data.prepare import read
-from regard.data.raw import RawText, RawTokens, encode_documents
+from regard.data.raw import RawInputs, RawText, RawTokens, encode_documents
 from regard.data.readers import Reader
 from regard.errors import ConfigError, DataError
 from regard.models.base import Contextual, ModelConfig
 from regard.objectives.language_model import Predicted
 from regard.tasks.task import EncodedInputs, Note, Prediction, Task, unknown_notes
-from regard.text.files import FileInput, TextFile
 from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 from regard.text.vocabularies import SPECIAL
@@ -95,25 +95,15 @@ class RawTextTask(Task):
             raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")
         return documents
 
-    def corpus_of(self, files: Sequence[str]) -> Any:
-        """What `--file` names: a text file, a folder or a table."""
-        name = only_file(files, hint="give one, or a folder of them")
-        file = TextFile(name, Path(name), encoding=self.recipe.data.encoding)
-        if is_table(file):
-            return self.table(file)
-        like = next(
-            (corpus for corpus in self.corpora if corpus.corpus is None), RawText(text=name)
-        )
-        return RawText(text=name, documents=like.documents)
+    @cached_property
+    def inputs(self) -> RawInputs:
+        return RawInputs(self.name, self.corpora, self.recipe.data.encoding, self.input_columns)
 
     # Verbs
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """A few words, to be continued."""
         return " ".join(row["text"].split()[:5])
-
-    def input_text(self, texts: Sequence[str]) -> str:
-        return fold_white_space(texts[0])
 
     def text_model(self, model: Any) -> Contextual | None:
         return model if isinstance(model, Contextual) else None
@@ -129,7 +119,7 @@ class RawTextTask(Task):
 
     def text_notes(
         self,
-        inputs: Sequence[FileInput],
+        inputs: Sequence[Example],
         rows: Sequence[Sequence[int]],
         written: Sequence[int] | None = None,
     ) -> list[Note]:
@@ -142,16 +132,14 @@ class RawTextTask(Task):
         """
         notes, model = list[Note](), self.recipe.model
         if model.letters is None:
-            texts = [given._replace(text=self.plain_text(given.text)) for given in inputs]
+            texts = [given.with_text(self.plain_text(given.text)) for given in inputs]
             notes += unknown_notes(self.tokenizers["text"], texts, rows)
         longest = self.recipe.data.max_length
         if longest < getattr(model, "max_positions", 0) and self.recipe.training.init is None:
-            for (_, place, *_), row, more in zip(
-                inputs, rows, written or [0] * len(rows), strict=True
-            ):
+            for given, row, more in zip(inputs, rows, written or [0] * len(rows), strict=True):
                 if (length := len(row) + more) > longest:
                     what = (
-                        f"{place} has {length:,} tokens with the special ones; the model "
+                        f"{given.place} has {length:,} tokens with the special ones; the model "
                         "was trained on at most"
                     )
                     what += (

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from regard.data.config import as_list
 from regard.data.dataset import Dataset, Where
+from regard.data.example import Example
 from regard.data.labelled import Labelled, LabelledData
 from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
@@ -118,8 +119,8 @@ class Regression(TextLabelling):
             "error": abs(output - true),
         }
 
-    def prediction(self, text: str, examples: Dataset, row: int, result: Scores) -> Estimated:
-        return Estimated(text, float(result[0]))
+    def prediction(self, given: Example, examples: Dataset, row: int, result: Scores) -> Estimated:
+        return Estimated(given.text, float(result[0]))
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,32 +15,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.batches import StoryBatch
-from regard.data.config import OBJECTS, Recipe
+from regard.data.config import Recipe
 from regard.data.dataset import ColumnReport, Columns, Dataset, Where
 from regard.data.epochs import fixed_batches
-from regard.data.formats import Object
+from regard.data.example import Example
 from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.readers import Reader
 from regard.data.store import Integers
-from regard.data.stories import (
-    UNKNOWN,
-    Stories,
-    StoryData,
-    object_inputs,
-    object_question,
-    questions_in,
-    typed_questions,
-)
-from regard.errors import ConfigError, DecodeError, InputError, Problem
+from regard.data.stories import UNKNOWN, Question, StoryData, StoryInputs
+from regard.errors import ConfigError, InputError, Problem
 from regard.models import MODELS, any_config
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.classification import Classified
-from regard.tasks.headed import Example, ExampleTask
+from regard.tasks.headed import EncodedExample, ExampleTask
 from regard.tasks.task import Done, EncodedInputs, Note, ignore, problem_in_text
-from regard.text.files import FileInput, TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK, train_story_words
 
@@ -54,7 +45,7 @@ class StoryAnswering(ExampleTask):
 
     name = "story_answering"
     reads_stories = True
-    input_parts = ("story", "question")
+    input_columns = ("story", "question")
     unit = "questions"
     vocabularies = ("text",)
     data = StoryData
@@ -285,11 +276,10 @@ class StoryAnswering(ExampleTask):
 
     # Verbs
 
-    def corpus_of(self, files: Sequence[str]) -> Stories:
-        """A file, or a pattern of files: a task each."""
-        return Stories.of_files(
-            files, self.corpora, hint="one, or a pattern in quotes such as 'babi/*_test.txt'"
-        )
+    @cached_property
+    def inputs(self) -> StoryInputs:
+        encoding = self.recipe.data.encoding
+        return StoryInputs(self.name, self.corpora, encoding, self.input_columns)
 
     def evaluate(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> dict[str, Any]:
         """The share of wrong answers, by task and as their mean; how many of the known facts were
@@ -334,63 +324,12 @@ class StoryAnswering(ExampleTask):
             lines.append({**line, "right": not wrong_B[row], "probabilities": answers})
         return lines
 
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        return (
-            object_inputs(file, self.corpus_of([file.name]))
-            if file.suffixes[0] in OBJECTS
-            else None
-        )
-
-    def object_text(self, example: Object, place: str) -> str:
-        corpus = self.corpus_of([""])
-        return object_question(
-            example, place, corpus if corpus.story in example else Stories.model_construct()
-        ).text
-
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         return f"{row['story']}\n{row['question']}"
 
-    def gather(
-        self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()
-    ) -> Iterator[FileInput]:
-        """Lines of stories and questions -> a text for each question, with the story before it.
-
-        A story's own questions are left out where there are others about it. What cannot be
-        answered has a fault.
-        """
-        lines, faults, has_question, read = iter(lines), dict[str, Problem](), False, 0
-        first = next(lines, None)
-        before, asked = ([], story) if first is None else (story, [first])
-
-        def read_lines() -> Iterator[tuple[str, str]]:
-            nonlocal read
-            for line in chain(before, asked, lines):
-                read += 1
-                if line.fault is not None:
-                    faults[line.place] = line.fault
-                yield line.text, line.place
-
-        for question in typed_questions(read_lines()):
-            if isinstance(question, FileInput):
-                yield question._replace(fault=faults.get(question.place, question.fault))
-            elif read > len(before):
-                yield FileInput(question.text, question.place, faults.get(question.place))
-            else:
-                continue
-            has_question = True
-        if not has_question:
-            where = asked[0].place if asked else "--story"
-            raise DecodeError("there is no question", where=where, hint="a question ends in '?'")
-
-    def input_columns(self, text: str, place: str) -> dict[str, str]:
-        """The last question of a text, and its story."""
-        bad = problem_in_text(text, place)
-        if bad:
-            hint = (
-                bad.hint if text.strip() else "tell a story, then ask a question that ends in '?'"
-            )
-            raise InputError(bad.what, where=place, hint=hint)
-        question = questions_in([(line, place) for line in text.split("\n")])[-1]
+    def encoded_texts(self, given: Example) -> dict[str, str]:
+        InputError.raise_if([problem_in_text(given.text, given.place)])
+        question = Question.of(given)
         return {
             "story": "\n".join(question.story),
             "question": question.question,
@@ -430,17 +369,19 @@ class StoryAnswering(ExampleTask):
             progress(len(rows))
 
     def prediction(
-        self, text: str, examples: Dataset, row: int, result: dict[str, float]
+        self, given: Example, examples: Dataset, row: int, result: dict[str, float]
     ) -> Answer:
         sentences = examples.texts["story"][row].count("\n") + 1
         return Answer(
-            text,
+            given.text,
             result,
             sentences=sentences,
             remembered=int(examples.columns["sizes"].lengths[row]),
         )
 
-    def notes(self, encoded: EncodedInputs[Example], predictions: Sequence[Any]) -> list[Note]:
+    def notes(
+        self, encoded: EncodedInputs[EncodedExample], predictions: Sequence[Any]
+    ) -> list[Note]:
         what = "the memory holds the last {:,} of the story's {:,} sentences"
         counts = [(answer.remembered, answer.sentences) for answer in predictions]
         return [Note("length", what.format(kept, total)) for kept, total in counts if kept < total]

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -27,7 +27,7 @@ from regard.data.config import Recipe, as_list
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset, Where
 from regard.data.epochs import fixed_batches
-from regard.data.formats import Object
+from regard.data.example import Example
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.prepare import Prepared, read
 from regard.data.readers import Reader
@@ -41,8 +41,7 @@ from regard.tasks import baseline
 from regard.tasks.headed import FITTED_AT_ONCE, HeadedTask, Labels, Line, section
 from regard.tasks.raw import spelling_options
 from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
-from regard.text.files import FileInput, TextFile
-from regard.text.normalise import Sentence, Span, word_spans
+from regard.text.normalise import Span, joined_words, word_spans
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 LogProbabilities = NDArray[np.float32]
@@ -376,15 +375,10 @@ class Tagging(HeadedTask):
 
     # Verbs
 
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        return conll.untagged_inputs(file, self.corpus_of([file.name]))
-
-    def object_text(self, example: Object, place: str) -> str:
-        keys = (corpus.tokens for corpus in self.corpora if isinstance(corpus.tokens, str))
-        return conll.untagged_text(example, next(keys, "tokens"), place)
-
-    def corpus_of(self, files: Sequence[str]) -> conll.TaggedText:
-        return conll.TaggedText.of_files(files, self.corpora)
+    @cached_property
+    def inputs(self) -> conll.TaggedInputs:
+        encoding = self.recipe.data.encoding
+        return conll.TaggedInputs(self.name, self.corpora, encoding, self.input_columns)
 
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         return ("" if self.recipe.data.by_character else " ").join(json.loads(row["tokens"]))
@@ -392,46 +386,39 @@ class Tagging(HeadedTask):
     def line(self, examples: Dataset, row: int, result: Tags) -> Line:
         tokens: list[str] = json.loads(examples.texts["tokens"][row])
         expected, predicted = self.expected(examples, row), self._names(result)
-        text = Sentence(*tokens)
+        text, spans = self.split(self.inputs.of_words(tokens, examples.where(row)))
         return {
             "input": text,
-            "output": self._tagged(text, predicted).output,
-            "expected": self._tagged(text, expected).output,
+            "output": self._tagged(text, spans, predicted).output,
+            "expected": self._tagged(text, spans, expected).output,
             "right": predicted == expected,
             "tokens": tokens,
             "tags": predicted,
             "expected_tags": expected,
         }
 
-    def _tagged(self, text: str, tags: Sequence[str], p_W: Sequence[float] = ()) -> TaggedInput:
-        words = zip(self.split(text), tags, p_W or [1.0] * len(tags), strict=True)
+    def _tagged(
+        self, text: str, spans: Sequence[Span], tags: Sequence[str], p_W: Sequence[float] = ()
+    ) -> TaggedInput:
+        words = zip(spans, tags, p_W or [1.0] * len(tags), strict=True)
         return TaggedInput(
             text, tuple(TaggedWord(*word) for word in words), finds_entities=not self.plain
         )
 
-    def split(self, text: str) -> Sequence[Span]:
-        """The words of a sentence, or of a text that is typed."""
+    def split(self, given: Example) -> tuple[str, list[Span]]:
+        """The text of an input, and where its words stand in it."""
         words = self.recipe.data.words
-        if not isinstance(text, Sentence):
-            return word_spans(text, words)
-        return [
-            span
-            for span in text.spans
-            if words == "characters_and_blanks" or text[slice(*span)].strip()
-        ]
+        if "tokens" not in given.columns:
+            return given.text, word_spans(given.text, words)
+        text, spans = joined_words(given.several("tokens"))
+        if words != "characters_and_blanks":
+            spans = [span for span in spans if text[slice(*span)].strip()]
+        return text, spans
 
-    def typed_input(self, text: str, place: str) -> FileInput:
-        """An object with the run's columns is a row of a .jsonl file; any other text is tagged as
-        it is."""
-        row = self.typed_object(text, place)
-        return FileInput(text, place) if row is None or row.fault is not None else row
-
-    def input_columns(self, text: str, place: str) -> dict[str, str]:
-        InputError.raise_if([problem_in_text(text, place)])
-        return {
-            "text": text,
-            "tokens": json.dumps([text[slice(*span)] for span in self.split(text)]),
-        }
+    def encoded_texts(self, given: Example) -> dict[str, str]:
+        InputError.raise_if([problem_in_text(given.text, given.place)])
+        text, spans = self.split(given)
+        return {"text": text, "tokens": json.dumps([text[slice(*span)] for span in spans])}
 
     def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
         """Whether the tokenizer drops all of a text, so that `encode_words` has put `<unk>` for
@@ -444,8 +431,8 @@ class Tagging(HeadedTask):
     def fields_of(self, examples: Dataset, row: int) -> list[tuple[str, list[int]]]:
         return [(examples.texts["text"][row], examples.columns["tokens"][row].tolist())]
 
-    def prediction(self, text: str, examples: Dataset, row: int, result: Tags) -> TaggedInput:
-        return self._tagged(text, self._names(result), result.probabilities)
+    def prediction(self, given: Example, examples: Dataset, row: int, result: Tags) -> TaggedInput:
+        return self._tagged(*self.split(given), self._names(result), result.probabilities)
 
 
 class Tags(NamedTuple):

@@ -3,14 +3,12 @@ for."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, cast, get_args
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -19,43 +17,28 @@ from torch import nn
 
 from regard.config import Config
 from regard.data.batches import Padded, Spelling
-from regard.data.config import TABLES, Corpus, Recipe
+from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset, Encoding, Where
 from regard.data.epochs import Examples
-from regard.data.file_inputs import (
-    Table,
-    corpus_of,
-    has_column,
-    is_table,
-    object_texts,
-    only_file,
-    table_rows,
-)
-from regard.data.formats import Object, has_header, keys_of
+from regard.data.example import Example
+from regard.data.inputs import Inputs
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
 from regard.errors import (
-    ColumnError,
-    DataError,
     DecodeError,
     InputError,
     Problem,
     RegardError,
-    short,
 )
 from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
 from regard.search.rules import Constraints
 from regard.search.stopping import stop_if_given_up
-from regard.text.files import EncodingError, FileInput, Parts, TextFile, open_text
 from regard.text.spelling import unknown_in
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 Row = TypeVar("Row")
-Given = str | tuple[str, ...] | list[str] | Mapping[str, object] | FileInput
-"""An input of a program: a text, the texts that it consists of, or the run's columns with what is
-in them."""
 Done = Callable[[int], None]  # called with how many more inputs or examples are finished
 READ_TOKENS = 8_192  # padded tokens that are read at once
 CPU_READ_TOKENS = 1_024
@@ -85,18 +68,6 @@ def summed(progress: Callable[[int, int], None], total: int) -> Done:
     return add
 
 
-def inputs_of(texts: Iterable[str]) -> list[FileInput]:
-    """Texts that do not come from a file, with their names in messages."""
-    return [FileInput(text, f"input {number}") for number, text in enumerate(texts, 1)]
-
-
-def without_faults(given: list[FileInput]) -> list[FileInput]:
-    """The inputs, or one InputError with what is wrong with those that cannot be read."""
-    if faults := [item.fault for item in given if item.fault]:
-        InputError.raise_if(faults)
-    return given
-
-
 Ids = list[int] | RegardError  # the tokens of an input, or why it cannot be read
 
 
@@ -104,7 +75,7 @@ Ids = list[int] | RegardError  # the tokens of an input, or why it cannot be rea
 class EncodedInputs(Generic[Row]):
     """Inputs, and what the model reads of each, or why it cannot be read."""
 
-    inputs: Sequence[FileInput]
+    inputs: Sequence[Example]
     rows: Sequence[Row | RegardError]
     wording: Constraints = field(default_factory=Constraints)
     """What the outputs begin with and must not contain, for tasks that search."""
@@ -208,8 +179,9 @@ class Task(Encoding):
     reads_stories: ClassVar[bool] = False
     shares_examples: ClassVar[bool] = False
     """Whether several processes may each evaluate some of the examples (`results`)."""
-    input_parts: tuple[str, ...] = ("text",)
-    """What an input consists of, in the order of its texts. Of `choices` there are several."""
+    input_columns: ClassVar[tuple[str, ...]] = ("text",)
+    """The columns of an input, in the order in which they are typed. Of `choices` there are
+    several."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values of a recipe's sections that suit the task better than the sections' own defaults."""
 
@@ -334,30 +306,10 @@ class Task(Encoding):
         [kind] = get_args(type(data).model_fields["train"].annotation)
         return data.corpora or [kind.model_construct()]
 
-    def table(self, given: Table) -> Corpus:
-        """A table of the user's, or one object, as a corpus."""
-        return corpus_of(given, self.corpora)
-
-    def corpus_of(self, files: Sequence[str]) -> Any:
-        """What `--file` names, as a corpus: a file for each column, or a table."""
-        kind, columns = type(self.corpora[0]), list(self.corpora[0].columns)
-        if len(files) == len(columns):
-            return kind(**dict(zip(columns, files, strict=True)))
-        name = only_file(
-            files, hint=f"one with all columns, or {len(columns)}: {', '.join(columns)}"
-        )
-        file = TextFile(name, Path(name), encoding=self.recipe.data.encoding)
-        if not is_table(file) and file.path.is_file():
-            hint = (
-                f"{' '.join(f'--file {name.upper()}' for name in columns)}, or one table: "
-                f"{', '.join(TABLES)}"
-            )
-            raise DataError(
-                f"{name} is no table, so it can hold only one of the columns",
-                where="--file",
-                hint=hint,
-            )
-        return self.table(file)
+    @cached_property
+    def inputs(self) -> Inputs:
+        """How what a user gives becomes examples."""
+        return Inputs(self.name, self.corpora, self.recipe.data.encoding, self.input_columns)
 
     def evaluate(self, model: Any, examples: Any, progress: Done) -> dict[str, Any]:
         return self.combine(examples, [self.results(model, examples, progress)])
@@ -375,149 +327,21 @@ class Task(Encoding):
         for the examples, as `results` returns it. None if there is no such model for the task."""
         return iter(())
 
-    def open_file(self, name: str | Path) -> TextFile:
-        """A user's file, which is encoded as those of the recipe."""
-        return open_text(str(name), Path(), self.recipe.data.encoding)
-
-    def file_inputs(self, file: str | Path, *, skip_bad: bool = False) -> Iterator[FileInput]:
-        """The inputs in a file, as they are read: its lines, or the rows of a table with columns
-        that the task knows.
-
-        With `skip_bad`, lines that cannot be decoded are returned as well, to be refused one by
-        one.
-        """
-        opened = self.open_file(file)
-        if skip_bad:
-            opened = replace(opened, errors="surrogateescape")
-        try:
-            rows = self.inputs_in(opened)
-            if rows is not None:
-                yield from rows
-                return
-        except ColumnError:
-            if is_table(opened):
-                self._expect_encoding(file)  # in another one the columns have other names
-            raise
-        yield from (
-            FileInput(text, opened.where(line)) for line, text in enumerate(opened.lines(), 1)
-        )
-
-    def _expect_encoding(self, file: str | Path) -> None:
-        """Refuse a file whose first lines are in another encoding, if that can be told."""
-        try:
-            list(islice(self.open_file(file).lines(), 1000))
-        except EncodingError as error:
-            if error.encoding:  # else it has some bad lines
-                raise
-
-    def read_story(self, story: str | Path, *, skip_bad: bool = False) -> list[FileInput]:
-        """The lines of a story, or its objects by the keys of the run's recipe, for a task that
-        reads stories."""
-        if not self.reads_stories:
-            what = f"a run of {self.name} reads no story"
-            raise DecodeError(what, where="--story", hint="runs of story_answering do")
-        return list(self.file_inputs(story, skip_bad=skip_bad))
-
     def by_unit(self, model: Any, examples: Any, progress: Done) -> list[dict[str, Any]] | None:
         """How well each document or example is predicted, for `compare`; None where the task cannot
         say."""
         return self.evaluate(model, examples, progress).get("predictions")
 
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        """The inputs in a table to predict for; what is to be found may be missing. None: every
-        line is an input."""
-        if not is_table(file):
-            return None
-        corpus = self.table(file)
-        columns = dict(islice(keys_of(corpus).items(), corpus.inputs))
-        rows = table_rows(file, columns, has_header(corpus), corpus.listed)
-        return (
-            FileInput(self.input_text(row.values), file.row(row.line), row.fault) for row in rows
-        )
-
-    def input_text(self, texts: Sequence[str]) -> str:
-        """The texts of a row as an input."""
-        return texts[0]
-
-    def typed_input(self, text: str, place: str) -> FileInput:
-        """A typed text as an input; a task may read a JSON object as a row of a table."""
-        return FileInput(text, place)
-
     def typed(self, row: Mapping[str, str], reader: Reader) -> str:
         """A row of the data as an input that a user could type: its texts with tabs between
         them."""
-        return "\t".join(row[name] for name in self.input_parts)
-
-    def given_inputs(self, inputs: object) -> list[FileInput]:
-        """What a program gives: one input, or several; those that were read already stay as they
-        are."""
-        # a table of pandas, which iterates over the names of its columns
-        if hasattr(inputs, "iterrows"):
-            inputs = cast("Any", inputs).to_dict("records")
-        several = isinstance(inputs, Iterable) and not isinstance(
-            inputs, str | bytes | tuple | Mapping
-        )
-        values = cast("Iterable[object]", inputs if several else [inputs])
-        return [self._given(value, f"input {number}") for number, value in enumerate(values, 1)]
-
-    def _given(self, value: object, place: str) -> FileInput:
-        if isinstance(value, FileInput):
-            return value
-        if isinstance(value, str):
-            typed = self.typed_input(value, place)
-            return typed if typed.text is not value else typed._replace(text=Parts(value))
-        if isinstance(value, Mapping):
-            return self.object_input(value, place)
-        if (
-            isinstance(value, tuple | list)
-            and value
-            and all(isinstance(text, str) for text in value)
-        ):
-            if len(value) == 1 or (len(self.input_parts) > 1 and not self.reads_stories):
-                return FileInput(Parts(*value), place)
-            what, hint = f"one text is expected, not {len(value)}", "several inputs are a list"
-            return FileInput(str(value), place, Problem(place, what, hint))
-        hint = "give a text, a dict with the run's columns, or a tuple of texts"
-        return FileInput(
-            str(value), place, Problem(place, f"{short(repr(value))} is no text", hint)
-        )
-
-    def object_input(self, example: Object, place: str) -> FileInput:
-        try:
-            return FileInput(self.object_text(example, place), place)
-        except DataError as error:
-            return FileInput("", place, error.problems[0])
-
-    def object_text(self, example: Object, place: str) -> str:
-        """An object as an input, by the keys of a table, or by the names of `input_parts`."""
-        corpus = self.table(example)
-        keys = [*keys_of(corpus).values()][: corpus.inputs]
-        if not has_column(example, str(keys[0])) and all(
-            name in example for name in self.input_parts
-        ):
-            keys = [*self.input_parts]
-        return self.input_text(object_texts(example, keys, place, corpus.listed))
-
-    def typed_object(self, text: str, place: str) -> FileInput | None:
-        """A typed JSON object as an input; None where the text is none."""
-        with suppress(ValueError, RecursionError):
-            if text.lstrip().startswith("{"):
-                row = self.object_input(json.loads(text.replace("\n", " ")), place)
-                return row if row.fault is None else row._replace(text=text)
-        return None
-
-    def gather(
-        self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()
-    ) -> Iterator[FileInput]:
-        """Lines -> inputs; here every line is an input. `story` is what questions among the lines
-        are about."""
-        return iter(lines)
+        return "\t".join(row[name] for name in self.inputs.names)
 
     def text_model(self, model: Any) -> Contextual | None:
         """The model that has vectors for the tokens of a single text; None where there is none."""
         return None
 
-    def text_notes(self, inputs: Sequence[FileInput], rows: Sequence[Sequence[int]]) -> list[Note]:
+    def text_notes(self, inputs: Sequence[Example], rows: Sequence[Sequence[int]]) -> list[Note]:
         """What a user should know about texts whose vectors were asked for; `rows` are their
         tokens."""
         return []
@@ -529,8 +353,11 @@ class Task(Encoding):
         write."""
         raise NotImplementedError
 
-    def encode_inputs(self, model: Any, inputs: Sequence[FileInput]) -> EncodedInputs[Any]:
-        """What the model reads of each input, or why it cannot be read."""
+    def encode_inputs(
+        self, model: Any, inputs: Sequence[Example], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[Any]:
+        """What the model reads of each input, or why it cannot be read. Of a task that writes,
+        each output can have a prefix of its own."""
         raise NotImplementedError
 
     def predict_encoded(
@@ -547,7 +374,7 @@ class Task(Encoding):
     def predict(
         self,
         model: Any,
-        inputs: Sequence[FileInput],
+        inputs: Sequence[Example],
         *,
         record: bool = False,
         progress: Done = ignore,
@@ -565,7 +392,7 @@ class Task(Encoding):
 IMAGE_NAME = re.compile(r"\S+\.(png|jpe?g|gif|bmp|webp|tiff?)", re.IGNORECASE)
 
 
-def image_notes(inputs: Sequence[FileInput]) -> list[Note]:
+def image_notes(inputs: Sequence[Example]) -> list[Note]:
     """Notes on inputs that are names of images, for a model that reads texts."""
     return [
         Note(
@@ -583,7 +410,7 @@ def image_notes(inputs: Sequence[FileInput]) -> list[Note]:
 
 def encode_each(
     tokenizer: Tokenizer,
-    inputs: Sequence[FileInput],
+    inputs: Sequence[Example],
     limited: bool = True,
     letters: int | None = None,
 ) -> list[Ids]:
@@ -596,7 +423,7 @@ def encode_each(
     encoded = tokenizer.encode_batch(plain, letters)
     for row, ids in enumerate(encoded):
         if problems[row] is None and is_foreign(tokenizer, ids):
-            problems[row] = nothing_known(*inputs[row][:2])
+            problems[row] = nothing_known(inputs[row].text, inputs[row].place)
         elif problems[row] is None and limited:
             problems[row] = _too_long(ids, inputs[row].place)
     return [
@@ -608,7 +435,9 @@ def encode_each(
 def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
     """Token ids of a text with its `</s>`, or of exact tokens as they are."""
     if isinstance(target, str):
-        [text] = readable(encode_each(tokenizer, [FileInput(target, "target")], limited=False))
+        [text] = readable(
+            encode_each(tokenizer, [Example.of_text(target, "target")], limited=False)
+        )
         ids = [*text, tokenizer.end]
     else:
         try:
@@ -625,7 +454,7 @@ def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int
     return ids
 
 
-def not_longer(rows: Sequence[Any], longest: int | None, inputs: Sequence[FileInput]) -> list[Any]:
+def not_longer(rows: Sequence[Any], longest: int | None, inputs: Sequence[Example]) -> list[Any]:
     """Rows of tokens; those with more tokens than the model has positions are unreadable."""
     checked = list(rows)
     for number, row in enumerate(rows):
@@ -636,7 +465,7 @@ def not_longer(rows: Sequence[Any], longest: int | None, inputs: Sequence[FileIn
     return checked
 
 
-def problem_in(given: FileInput) -> Problem | None:
+def problem_in(given: Example) -> Problem | None:
     """Why an input cannot be read, whatever the vocabulary."""
     return given.fault or problem_in_text(given.text, given.place)
 
@@ -669,7 +498,7 @@ def nothing_known(text: str, place: str) -> Problem:
 
 
 def unknown_notes(
-    tokenizer: Tokenizer, inputs: Sequence[FileInput], rows: Sequence[Sequence[int]]
+    tokenizer: Tokenizer, inputs: Sequence[Example], rows: Sequence[Sequence[int]]
 ) -> list[Note]:
     """A note for each text with tokens outside the vocabulary; `rows` are the tokens of the
     texts."""

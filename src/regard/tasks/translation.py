@@ -25,6 +25,7 @@ from regard.data.config import Corpus, TextPairs
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
 from regard.data.epochs import fixed_batches
+from regard.data.example import Example
 from regard.data.images import Picture, images_of
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
@@ -59,7 +60,6 @@ from regard.tasks.task import (
     unknown_notes,
 )
 from regard.text.clean import signs_in
-from regard.text.files import FileInput
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizer
 
@@ -205,7 +205,7 @@ class TextToText(WritingTask):
     models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
     lower_is_better = ("loss", "perplexity")
     writes = "target"
-    input_parts = ("source",)
+    input_columns = ("source",)
     shares_examples = True
     # which of the two texts has the length that quality is shown by
     lengths_of: ClassVar[LengthsOf] = "source"
@@ -291,16 +291,16 @@ class TextToText(WritingTask):
     def source(self, examples: Dataset, row: int) -> Source:
         return [*examples.columns["source"][row].tolist(), self.tokenizers["source"].end]
 
-    def encode_sources(self, inputs: Sequence[FileInput]) -> Sequence[Source | RegardError]:
+    def encode_sources(self, inputs: Sequence[Example]) -> Sequence[Source | RegardError]:
         """The source that each input stands for, or why it cannot be read."""
         tokenizer = self.tokenizers["source"]
         encoded = encode_each(tokenizer, self.cleaned_inputs(inputs))
         return [ids if isinstance(ids, RegardError) else [*ids, tokenizer.end] for ids in encoded]
 
-    def cleaned_inputs(self, inputs: Sequence[FileInput]) -> list[FileInput]:
+    def cleaned_inputs(self, inputs: Sequence[Example]) -> list[Example]:
         """The inputs with texts that are cleaned as those of the training were."""
         clean = self.recipe.data.cleaning("source")
-        return [given._replace(text=clean(given.text)) for given in inputs]
+        return [given.with_text(clean(given.text)) for given in inputs]
 
     def source_batch(self, sources: Sequence[Source]) -> Ragged:
         texts = [source for source in sources if not isinstance(source, Picture)]
@@ -449,13 +449,15 @@ class TextToText(WritingTask):
 
     # Verbs
 
-    def encode_inputs(self, model: Generator, inputs: Sequence[FileInput]) -> EncodedInputs[Source]:
+    def encode_inputs(
+        self, model: Generator, inputs: Sequence[Example], prefixes: Sequence[str] | None = None
+    ) -> EncodedInputs[Source]:
         """The sources and the wording; a search whose limits leave no output is refused."""
         rows: list[Source | RegardError] = not_longer(
             self.encode_sources(inputs), model.longest, inputs
         )
         wording = wording_of(
-            self.tokenizers["target"], self.recipe.search, [given.prefix for given in inputs]
+            self.tokenizers["target"], self.recipe.search, prefixes or [None] * len(inputs)
         )
         sources = {
             number: row for number, row in enumerate(rows) if not isinstance(row, RegardError)
@@ -530,7 +532,7 @@ class TextToText(WritingTask):
     def score_text(
         self, model: Generator, source: str, target: str | Sequence[str]
     ) -> tuple[list[int], list[float]]:
-        sources: list[Source] = readable(self.encode_sources([FileInput(source, "source")]))
+        sources: list[Source] = readable(self.encode_sources([Example.of_text(source, "source")]))
         ids = encode_target(self.tokenizers["target"], target)
         written = ids[:-1] if ids[-1] == self.tokenizers["target"].end else ids
         if isinstance(model, ExternalModel):

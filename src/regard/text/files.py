@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, NamedTuple, Self, cast
+from typing import Any, BinaryIO, cast
 
 from regard.errors import DataError, Problem, import_extra
 from regard.text.access import is_inside, outside
@@ -432,30 +432,3 @@ class _Frames(io.RawIOBase):
     def close(self) -> None:
         self._stream.close()
         super().close()
-
-
-class FileInput(NamedTuple):
-    """A text to predict for, and where it stands."""
-
-    text: str
-    place: str
-    fault: Problem | None = None  # why there is no text, if so
-    prefix: str | None = None  # what the output is to begin with, instead of `search.prefix`
-
-
-class Parts(str):
-    """The texts of an input, known one by one, so that each may hold tabs; as one text, with tabs
-    between them."""
-
-    texts: tuple[str, ...]
-
-    def __new__(cls, *texts: str) -> Self:
-        parts = super().__new__(cls, "\t".join(texts))
-        parts.texts = texts
-        return parts
-
-
-def parts_of(text: str, splits: int = -1) -> list[str]:
-    """The texts of an input; what is typed has tabs between them, of which the first `splits`
-    count."""
-    return [*text.texts] if isinstance(text, Parts) else text.split("\t", splits)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, groupby, pairwise
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
@@ -165,22 +166,15 @@ def trimmed(text: str, start: int, end: int) -> Span:
     )
 
 
-class Sentence(str):
-    """The words of an input, known one by one, so that each may hold signs and blanks; as one text,
-    with blanks between them. White space alone is no word, except among single characters."""
-
-    spans: tuple[Span, ...]
-
-    def __new__(cls, *words: str) -> Self:
-        visible = tuple(word for word in words if word.strip())
-        by_character = visible and all(len(word) == 1 for word in visible)
-        words = tuple(word or " " for word in words) if by_character else visible
-        sentence = super().__new__(cls, " ".join(words))
-        ends = [end - 1 for end in accumulate(len(word) + 1 for word in words)]
-        sentence.spans = tuple(
-            Span(end - len(word), end) for word, end in zip(words, ends, strict=True)
-        )
-        return sentence
+def joined_words(words: Sequence[str]) -> tuple[str, list[Span]]:
+    """Words as one text, with blanks between them, and where each of them stands in it. White space
+    alone is no word, except among single characters."""
+    visible = [word for word in words if word.strip()]
+    by_character = visible and all(len(word) == 1 for word in visible)
+    kept = [word or " " for word in words] if by_character else visible
+    ends = [end - 1 for end in accumulate(len(word) + 1 for word in kept)]
+    spans = [Span(end - len(word), end) for word, end in zip(kept, ends, strict=True)]
+    return " ".join(kept), spans
 
 
 def word_spans(text: str, words: Words) -> list[Span]:

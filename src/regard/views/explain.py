@@ -17,8 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batches import Batch, MaskedBatch, Padded, Ragged, Spelling
+from regard.data.example import Example, without_faults
 from regard.data.framing import Framed
 from regard.data.images import Picture, images_of
+from regard.data.inputs import Given
 from regard.data.stories import questions_in
 from regard.errors import DecodeError, refuse
 from regard.layers.attention import recording
@@ -30,16 +32,12 @@ from regard.runs import Run
 from regard.search.scoring import log_probabilities
 from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
 from regard.tasks.task import (
-    Given,
     Task,
     encode_each,
     encode_target,
-    inputs_of,
     not_longer,
     readable,
-    without_faults,
 )
-from regard.text.files import FileInput
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 from regard.views.attention import (
@@ -96,7 +94,7 @@ def explain(
     task = run.task
     config = run.recipe.model
     _check_options(task, target, beam, padding, question)
-    given = without_faults(task.given_inputs(text))
+    given = without_faults(task.inputs.given(text))
     if task.head is None and config.pretraining == "surrounding":
         what = f"{config.kind} neither attends nor predicts a text"
         raise DecodeError(what, where=str(run.folder), hint="regard vectors shows its vectors")
@@ -109,7 +107,8 @@ def explain(
         )
     padded = (MASK_PADDING if view == "masks" else 0) if padding is None else padding
     read = _read_pair if task.writes == "target" else _read_text
-    reading = read(run, model, given[0].text, target, beam, padded)
+    explained = replace(given[0], place="input")
+    reading = read(run, model, explained, target, beam, padded)
     hidden_BTD, attentions = record(model, reading)
     mix = _mix(model, config, headed=task.head is not None)
     occlusion = None
@@ -122,7 +121,7 @@ def explain(
             task.name, label_occlusion
         )
         try:
-            occlusion = leave_out(task, model, reading.input)
+            occlusion = leave_out(task, model, explained)
         except DecodeError:  # as of too many words
             if view or alone:
                 raise
@@ -184,16 +183,17 @@ def _mix(model: Any, config: ModelConfig, *, headed: bool) -> dict[str, Any] | N
 
 
 def _read_pair(
-    run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int
+    run: Run, model: Any, given: Example, target: str | None, beam: int | None, padding: int
 ) -> Explanation:
     """Read a source, and the target that was given or the best that the search finds."""
     task = run.task
     vocabulary = run.tokenizers["target"]
     picture = None
-    [encoded] = readable(task.encode_sources([FileInput(text, "input")]))
+    [encoded] = readable(task.encode_sources([given]))
     if target is None:
         search = with_search(run.recipe, SearchOptions(beam, 1)).search
-        best = task.with_search(search).predict(model, inputs_of([text]))[0].nbest[0]
+        [predicted] = task.with_search(search).predict(model, [given])
+        best = predicted.nbest[0]
         output = best.output
         ids = vocabulary.token_ids(best.tokens)
     else:
@@ -212,7 +212,7 @@ def _read_pair(
     batch = Batch(source, read).to(device_of(model))
     follow = partial(steps_of, model, vocabulary, range(len(ids)), ids)
     return Explanation(
-        text,
+        given.text,
         output,
         run.recipe.model.kind,
         model,
@@ -252,7 +252,7 @@ def _padded(tokenizer: Tokenizer, ids: Sequence[int], padding: int) -> tuple[Pad
 
 
 def _read_text(
-    run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int
+    run: Run, model: Any, given: Example, target: str | None, beam: int | None, padding: int
 ) -> Explanation:
     """Read a text. A model with a head answers, a masked model fills the gaps, a language model
     continues."""
@@ -264,13 +264,13 @@ def _read_text(
     places = list[int]()
     written = list[int]()
     if task.head is not None:
-        row, output, prediction = _read_headed(run, model, text)
+        row, output, prediction = _read_headed(run, model, given)
     elif task.writes is None:
-        row, output = _read_masked(run, model, text)
+        row, output = _read_masked(run, model, given)
         if model.output is not None:
             places = [place for place, token in enumerate(row.ids) if token == tokenizer.mask]
     else:
-        row = Framed(_continued(run, model, text, target, beam), [])
+        row = Framed(_continued(run, model, given, target, beam), [])
         places = [*range(len(row.ids))]
         written = [*row.ids[1:], tokenizer.end]
     tokens, pieces = _padded(tokenizer, row.ids, padding)
@@ -297,7 +297,7 @@ def _read_text(
 
     def answer(_: Tensor) -> tuple[PredictedToken, ...]:
         """The answer of a classifier, which reads its input again."""
-        [again] = task.answers.predict(model, [FileInput(text, "input")])
+        [again] = task.answers.predict(model, [given])
         return _answered(again.to_json()["probabilities"])
 
     follow = (
@@ -306,7 +306,7 @@ def _read_text(
         else partial(steps_of, model, tokenizer, places, written)
     )
     reading = Explanation(
-        text, output, config.kind, model, batch, forward, follow, prediction=prediction
+        given.text, output, config.kind, model, batch, forward, follow, prediction=prediction
     )
     if config.segments:  # BERT, which reads in both directions
         return replace(reading, source=pieces)
@@ -315,11 +315,11 @@ def _read_text(
     )
 
 
-def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str, Any]]:
+def _read_headed(run: Run, model: Any, given: Example) -> tuple[Framed, str, dict[str, Any]]:
     """The row that the model reads for a task, and its answer; the first row if there are several
     (windows, choices)."""
     with module_calls(model, [""]) as calls:
-        [predicted] = run.task.answers.predict(model, [FileInput(text, "input")])
+        [predicted] = run.task.answers.predict(model, [given])
     batch = calls[""][0].inputs[0]
     prediction = predicted.to_json()
     ids = batch.text.row(0)
@@ -329,49 +329,57 @@ def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str
     return Framed(ids, batch.segments_BL[0, : len(ids)].tolist()), output, others
 
 
-def _read_masked(run: Run, model: Any, text: str) -> tuple[Framed, str]:
+def _read_masked(run: Run, model: Any, given: Example) -> tuple[Framed, str]:
     """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled, or
     P(next)."""
-    row = cast(MaskedLanguageModeling, run.task).framed(model, text)
-    readable(not_longer([row.ids], model.longest, [FileInput(text, "input")]))
-    asks_next = len(texts_in(text)) == 2 and model.next_sentence is not None
-    if model.output is None or not (GAP in text or asks_next):
+    row = cast(MaskedLanguageModeling, run.task).framed(model, given)
+    readable(not_longer([row.ids], model.longest, [given]))
+    asks_next = len(texts_in(given)) == 2 and model.next_sentence is not None
+    if model.output is None or not (GAP in given.text or asks_next):
         return row, ""
-    [filled] = run.task.answers.predict(model, [FileInput(text, "input")])
+    [filled] = run.task.answers.predict(model, [given])
     return (
         row,
         filled.output if filled.next_sentence is None else f"P(next) = {filled.next_sentence:.4f}",
     )
 
 
-def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | None) -> list[int]:
+def _continued(
+    run: Run, model: Any, given: Example, target: str | None, beam: int | None
+) -> list[int]:
     """`</s>`, the text, and its continuation."""
     tokenizer = run.tokenizers["text"]
     longest = getattr(model, "longest", None)
-    text = text if target is None else f"{text} {target}"
+    text = given.text if target is None else f"{given.text} {target}"
     if not text.strip():
         raise DecodeError("there is no text", where="input")
-    given = FileInput(tokenizer.fold(text), "input")
-    [ids] = readable(encode_each(tokenizer, [given], letters=model.config.letters))
+    folded = given.with_text(tokenizer.fold(text))
+    [ids] = readable(encode_each(tokenizer, [folded], letters=model.config.letters))
     prompt = [tokenizer.end, *ids]
-    readable(not_longer([prompt], None if longest is None else longest - 1, [given]))
+    readable(not_longer([prompt], None if longest is None else longest - 1, [folded]))
     if beam is None:
         return prompt
     options = SearchOptions(beam, 1, overrides=("search.sample=false",))
     search = with_search(run.recipe, options).search
-    best = run.task.with_search(search).predict(model, [FileInput(text, "input")])[0].nbest[0]
+    best = run.task.with_search(search).predict(model, [given.with_text(text)])[0].nbest[0]
     written = tokenizer.token_ids(best.tokens)
     return [*prompt, *(written[:-1] if written[-1:] == [tokenizer.end] else written)]
 
 
+def _lines(given: Example) -> list[Example]:
+    """Each line of a text by itself; a question that was given whole stays as it is."""
+    text = given.columns.get("line")
+    if not isinstance(text, str):
+        return [given]
+    return [Example({"line": line}, given.place) for line in text.split("\n")]
+
+
 def _explain_story(
-    run: Run, model: Any, given: Sequence[FileInput], question: int | None
+    run: Run, model: Any, given: Sequence[Example], question: int | None
 ) -> Explanation:
     """Answer a question about a story, and show where each hop of the model looked."""
     task = run.task
-    questions = questions_in(
-        [(type(part.text)(line), part.place) for part in given for line in part.text.split("\n")]
-    )
+    questions = questions_in([line for part in given for line in _lines(part)])
     number = len(questions) if question is None else question
     if not 1 <= number <= len(questions):
         raise DecodeError(
@@ -380,7 +388,7 @@ def _explain_story(
             hint=f"allowed: 1 to {len(questions)}",
         )
     typed = questions[number - 1]
-    [example] = task.answers.encode_inputs(model, [FileInput(typed.text, typed.place)]).readable()
+    [example] = task.answers.encode_inputs(model, [typed.example]).readable()
     examples = example.examples
     row = np.array([example.row])
     batch = task.batch(examples, row).to(device_of(model))

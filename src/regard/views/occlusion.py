@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.dataset import Dataset
+from regard.data.example import Example
 from regard.errors import DecodeError
 from regard.models.headed import Headed
-from regard.tasks.question_answering import question_in
-from regard.tasks.task import Task, inputs_of
-from regard.text.files import Parts, parts_of
+from regard.tasks.task import Task
 from regard.text.normalise import Span, one_line, word_spans
 from regard.views.report import (
     Bars,
@@ -104,30 +103,28 @@ MAX_OCCLUDED_WORDS = 512
 """Maximum length of a text in words, since each word costs one more reading of the text."""
 
 
-def label_occlusion(task: Any, model: Headed, text: str) -> Occlusion:
+def label_occlusion(task: Any, model: Headed, given: Example) -> Occlusion:
     """The occlusion of a label, a choice or a number."""
-    fields = [text] if task.arrangement == "single" else parts_of(text)
-    inputs = _shortened(task, model, fields)
-    [whole] = task.answers.predict(model, inputs_of([text]))
-    others = (
-        task.answers.predict(model, inputs_of([shortened.text for shortened in inputs]))
-        if inputs
-        else []
-    )
+    inputs = _shortened(task, model, given.texts)
+    [whole] = task.answers.predict(model, [given])
+    shorter = [shortened.example for shortened in inputs]
+    others = task.answers.predict(model, shorter) if inputs else []
     if hasattr(whole, "probabilities"):
         values = [prediction.probabilities[whole.output] for prediction in (whole, *others)]
         return _occlusion(f"P({whole.output})", values, inputs)
     return _occlusion("the number", [prediction.output for prediction in (whole, *others)], inputs)
 
 
-def answer_occlusion(task: Any, model: Headed, text: str) -> Occlusion:
+def answer_occlusion(task: Any, model: Headed, given: Example) -> Occlusion:
     """The occlusion of the answer to a question, or of the decision that there is none. The words
     of the answer itself stay in the text."""
-    [whole] = task.answers.predict(model, inputs_of([text]))
-    fields = question_in(text, "input")
+    [whole] = task.answers.predict(model, [given])
+    fields = given.texts
     start = 0 if whole.span is None else whole.span.start
     inputs = _shortened(task, model, fields, whole.span)
-    questions, contexts = zip(fields, *(shortened.text.texts for shortened in inputs), strict=True)
+    questions, contexts = zip(
+        fields, *(shortened.example.texts for shortened in inputs), strict=True
+    )
     moved = [
         len(fields[1]) - len(context) if shortened.span.start < start else 0
         for shortened, context in zip(inputs, contexts[1:], strict=True)
@@ -143,9 +140,10 @@ def answer_occlusion(task: Any, model: Headed, text: str) -> Occlusion:
     return _occlusion("P(no answer)" if whole.none else f"P({whole.output})", values, inputs)
 
 
-def tag_occlusion(task: Any, model: Headed, text: str) -> Occlusion:
+def tag_occlusion(task: Any, model: Headed, given: Example) -> Occlusion:
     """The occlusion of the tag of every word."""
-    words = [text[slice(*span)] for span in task.split(text)]
+    text, spans = task.split(given)
+    words = [text[slice(*span)] for span in spans]
     _check_count(len(words))
     sentences = [
         words,
@@ -167,7 +165,7 @@ def tag_occlusion(task: Any, model: Headed, text: str) -> Occlusion:
 class InputWithoutWord(NamedTuple):
     """An input without one word."""
 
-    text: Parts
+    example: Example
     word: str
     span: Span
 
@@ -187,10 +185,10 @@ def _shortened(
     for number, span in words:
         if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
             texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
-            inputs.append(InputWithoutWord(Parts(*texts), fields[number][slice(*span)], span))
-    unreadable = task.answers.encode_inputs(
-        model, inputs_of([shortened.text for shortened in inputs])
-    ).unreadable
+            example = task.inputs.of_texts(texts, "input")
+            inputs.append(InputWithoutWord(example, fields[number][slice(*span)], span))
+    examples = [shortened.example for shortened in inputs]
+    unreadable = task.answers.encode_inputs(model, examples).unreadable
     return [shortened for row, shortened in enumerate(inputs) if row not in unreadable]
 
 

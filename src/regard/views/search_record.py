@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from regard.data.example import Example
 from regard.models.base import Generator, device_of
 from regard.runs import Run
 from regard.search.config import SearchConfig
@@ -22,7 +23,6 @@ from regard.search.rules import Rules
 from regard.search.scoring import score
 from regard.tasks.task import encode_target, readable
 from regard.tasks.translation import Source
-from regard.text.files import FileInput
 from regard.views.labels import token_label
 from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, muted
 
@@ -290,7 +290,7 @@ def follow_reference(run: Run, model: Any, text: str, reference: str) -> Referen
     task = run.task
     target = run.tokenizers["target"]
     config = run.recipe.search
-    [source] = readable(task.encode_sources([FileInput(text, "input")]))
+    [source] = readable(task.encode_sources([Example.of_text(text, "input")]))
     ids = [token for token in encode_target(target, reference) if token != target.end]
     [hypothesis] = task.hypotheses(model, [source], [ids], config)
     [scores] = score(model, task.pairs(model, [source], [ids]))

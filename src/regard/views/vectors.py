@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batches import MaskedBatch, TextBatch
+from regard.data.example import Example
 from regard.data.framing import Framing
 from regard.errors import DecodeError, InputError, Problem, first_of
 from regard.models.base import Contextual, Pooling, device_of, pool, refused_pooling
 from regard.tasks import task as tasks
 from regard.tasks.masked_language_modeling import GAP, with_gaps
 from regard.tasks.task import Note, Task
-from regard.text.files import FileInput
 from regard.text.spelling import unknown_in
 
 
@@ -48,7 +48,7 @@ class Features:
 def text_vectors(
     task: Task,
     model: Contextual,
-    inputs: Sequence[FileInput],
+    inputs: Sequence[Example],
     *,
     layer: int = -1,
     pooling: Pooling | None = None,
@@ -73,7 +73,7 @@ def text_vectors(
     inputs = [inputs[row] for row in read]
     tokenizer = task.tokenizers[task.vocabularies[0]]
     folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
-    folded = [tokenizer.fold(text) if folds else text for text, *_ in inputs]
+    folded = [tokenizer.fold(one.text) if folds else one.text for one in inputs]
     encoded = [
         ids or [tokenizer.unk] for ids in tokenizer.encode_batch(folded, model.config.letters)
     ]
@@ -145,21 +145,21 @@ def _check_chosen(model: Contextual, framing: Framing, layer: int, pooling: Pool
 
 
 def _notes(
-    task: Task, inputs: Sequence[FileInput], encoded: Sequence[Sequence[int]], framing: Framing
+    task: Task, inputs: Sequence[Example], encoded: Sequence[Sequence[int]], framing: Framing
 ) -> tuple[Note, ...]:
     """Notes on texts that are cut or have no known token, then the task's notes on the others."""
     notes = list[Note]()
     others = list[int]()
-    for number, ((text, place, *_), ids) in enumerate(zip(inputs, encoded, strict=True)):
+    for number, (given, ids) in enumerate(zip(inputs, encoded, strict=True)):
         if len(ids) > framing.room:
             length = len(ids) + framing.special(1)
             what = (
-                f"{place} has {length:,} tokens with the special ones: the model reads the "
+                f"{given.place} has {length:,} tokens with the special ones: the model reads the "
                 f"first {framing.longest:,}"
             )
             notes.append(Note("length", what))
         elif tasks.is_foreign(framing.tokenizer, ids):
-            notes.append(Note("unknown", str(tasks.nothing_known(text, place))))
+            notes.append(Note("unknown", str(tasks.nothing_known(given.text, given.place))))
         else:
             others.append(number)
     rows = [framing.frame(encoded[number]).ids for number in others]

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.example import Example
 from regard.errors import DecodeError, InputError, Problem, short
 from regard.models.base import Contextual
 from regard.tasks.task import Note, Task
-from regard.text.files import FileInput
 from regard.text.normalise import Span
 from regard.views.report import (
     Cell,
@@ -140,8 +140,8 @@ class WordVectors(Result):
 def word_vectors(
     task: Task,
     model: Contextual,
-    inputs: Sequence[FileInput],
-    more: Sequence[FileInput],
+    inputs: Sequence[Example],
+    more: Sequence[Example],
     word: str,
     layer: int,
 ) -> WordVectors:
@@ -150,7 +150,7 @@ def word_vectors(
     word = word.strip()
     if not word:
         raise DecodeError("there is no word", where="--word", hint="give a word of the sentences")
-    every = [given._replace(text=tokenizer.fold(given.text)) for given in (*inputs, *more)]
+    every = [given.with_text(tokenizer.fold(given.text)) for given in (*inputs, *more)]
     texts = [given.text for given in every]
     read = text_vectors(task, model, every, layer=layer)
     layer = layer % (model.depth + 1)
