@@ -105,7 +105,7 @@ __all__ = [
     "vectors",
 ]
 
-Recipe = str | Path | Tree | Check
+RecipeSource = str | Path | Tree | Check
 """A file, the name of a recipe that ships, a dict, YAML text, or what `check` returned."""
 
 
@@ -182,7 +182,7 @@ def _changes_in(other: str | Path | Sequence[str | Path] | Mapping[str, Any]) ->
 
 
 def train(  # noqa: PLR0913  (one keyword per option, as in the command)
-    recipe: Recipe,
+    recipe: RecipeSource,
     overrides: Overrides = (),
     *,
     data: object = None,
@@ -221,7 +221,7 @@ def train(  # noqa: PLR0913  (one keyword per option, as in the command)
     return TrainedRun(run.folder, checked=False)
 
 
-def _recipe_of(recipe: Recipe) -> str | Path | Tree:
+def _recipe_of(recipe: RecipeSource) -> str | Path | Tree:
     """What the commands take for a recipe."""
     if not isinstance(recipe, Check):
         return recipe

@@ -29,7 +29,9 @@ MAX_PATH_CHARACTERS = 300
 MAX_MESSAGE_CHARACTERS = 1_000
 """Most characters of what is said, and of what is advised."""
 _QUOTED = re.compile(r"""(?<![\w\\])(['"])((?:\\.|(?!\1)[^\\])*)\1(?!\w)""", re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL_CHARACTERS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 """What could control a terminal or reorder a line, and halves of surrogate pairs."""
 
 
@@ -47,7 +49,7 @@ def short(text: str, most: int = 0) -> str:
 def printable(text: str) -> str:
     """The text with control characters, other than line breaks and tabs, as escapes: file names may
     have them."""
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    return _CONTROL_CHARACTERS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @dataclass(frozen=True)

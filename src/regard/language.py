@@ -82,11 +82,11 @@ def _translated_list(text: str, patterns: list[tuple[str, str, str]]) -> str | N
 def _matched(text: str, patterns: list[tuple[str, str, str]]) -> str | None:
     for literal, pattern, template in patterns:
         if literal in text and (match := re.fullmatch(pattern, text)):
-            return filled(template, match.groups())
+            return with_values(template, match.groups())
     return None
 
 
-def filled(template: str, values: Sequence[str]) -> str:
+def with_values(template: str, values: Sequence[str]) -> str:
     """The Korean of a text with its values."""
 
     def value_in(slot: re.Match[str]) -> str:

@@ -23,11 +23,11 @@ from regard import language
 from regard.language import (
     PARTICLES,
     REPORT_SECTIONS,
-    filled,
     korean,
     particle_after,
     shown,
     shown_comments,
+    with_values,
 )
 from regard.views.labels import Metrics
 from regard.views.report import (
@@ -151,9 +151,9 @@ def test_each_text_finds_its_own_korean() -> None:
                 ]
             )
             example = re.sub(r"\{#?\}", lambda _, values=values: next(values), english)
-            if korean(example, REPORT_SECTIONS if section in REPORT_SECTIONS else ()) != filled(
-                text, given
-            ):
+            if korean(
+                example, REPORT_SECTIONS if section in REPORT_SECTIONS else ()
+            ) != with_values(text, given):
                 others.append(english)
     assert others == []
 

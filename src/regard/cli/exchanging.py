@@ -45,7 +45,7 @@ def import_(
 
     run = regard.import_run(source, out=out, overrides=overrides)
     result = {"run": str(out), "task": run.recipe.task, "model": run.recipe.model.model_dump()}
-    _report(
+    _show_result(
         result,
         f"imported: {out}, a {run.recipe.model.kind} for {run.recipe.task}",
         import_note(run),
@@ -76,7 +76,7 @@ def export(
     regard.export_run(
         run, to=to, out=out, quantize=quantize, checkpoint=checkpoint, accept_recipe=accept_recipe
     )
-    _report(
+    _show_result(
         {"run": str(run), "to": to, "out": str(out)},
         f"exported: {out}",
         export_note(out),
@@ -84,7 +84,9 @@ def export(
     )
 
 
-def _report(result: dict[str, object], sentence: str, note: str | None, *, as_json: bool) -> None:
+def _show_result(
+    result: dict[str, object], sentence: str, note: str | None, *, as_json: bool
+) -> None:
     if as_json:
         console.show_json(result | ({"note": note} if note else {}))
     else:

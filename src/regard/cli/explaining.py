@@ -11,7 +11,7 @@ from typer import Argument, Option
 import regard
 from regard.cli import console
 from regard.cli.options import (
-    PICTURE_SUFFIXES,
+    RESULT_SUFFIXES,
     AcceptRecipeOption,
     BeamOption,
     CheckpointOption,
@@ -129,7 +129,7 @@ def explain(  # noqa: PLR0913  (one parameter per option)
 
     opened = regard.Run.open(run, accept_recipe)
     inputs = [text, story, *opened.recipe_values]
-    console.check_output(out, PICTURE_SUFFIXES, inputs, overwrite=overwrite)
+    console.check_output(out, RESULT_SUFFIXES, inputs, overwrite=overwrite)
     explanation = regard.explain(
         opened,
         _text_and_story(opened.task, text, story, question),
@@ -344,7 +344,7 @@ def vectors(  # noqa: PLR0913  (one parameter per option)
     Static vectors are the same in every sentence, contextual ones are not.
     """
     inputs = [file, *regard.Run.open(run).recipe_values]
-    console.check_output(out, PICTURE_SUFFIXES, inputs, overwrite=overwrite)
+    console.check_output(out, RESULT_SUFFIXES, inputs, overwrite=overwrite)
     result = regard.vectors(
         run,
         texts,

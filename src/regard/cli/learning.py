@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 import regard
 from regard.cli import console
-from regard.cli.options import PICTURE_SUFFIXES, JsonOption, OverridesArgument, OverwriteOption
+from regard.cli.options import RESULT_SUFFIXES, JsonOption, OverridesArgument, OverwriteOption
 from regard.language import default_language, shown
 
 
@@ -65,7 +65,7 @@ def show(
         else:
             print("\n".join(f"{key:16}  {shown(summary)}" for key, summary in summaries.items()))
         return
-    console.check_output(out, PICTURE_SUFFIXES, overwrite=overwrite)
+    console.check_output(out, RESULT_SUFFIXES, overwrite=overwrite)
     console.show_report(regard.show(name, overrides), out, as_json=as_json, drawn=True)
 
 

@@ -20,13 +20,13 @@ from regard.cli.options import (
     FilesOption,
     JsonOption,
     LengthPenaltyOption,
+    ModelOptions,
     OverwriteOption,
     PrecisionOption,
     RunArgument,
     SettingsOption,
     SplitOption,
 )
-from regard.cli.predicting import ModelOptions
 from regard.errors import DecodeError
 
 if TYPE_CHECKING:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Argument, Option
+
+import regard
+
+if TYPE_CHECKING:
+    from regard.api import Loaded
+    from regard.inference.loaded_model import Precision
+    from regard.runs import Run
 
 RunArgument = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
 OverridesArgument = Annotated[
@@ -83,5 +91,33 @@ AcceptRecipeOption = Annotated[
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 
-PICTURE_SUFFIXES = (".svg", ".png", ".html", ".json")
+RESULT_SUFFIXES = (".svg", ".png", ".html", ".json")
 """Files that a result can be written as."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How the model of a run is loaded."""
+
+    checkpoint: str
+    device: str
+    precision: str
+    accept_recipe: bool
+
+    def open(self, folder: Path) -> Run:
+        """A run, with its model if the precision is not that of the training."""
+        run = regard.Run.open(folder, self.accept_recipe)
+        return run if self.precision == "fp32" else self.load(run)
+
+    def load(self, run: Run) -> Loaded:
+        """A run with its model, unless `open` has loaded that."""
+        from regard.api import Loaded
+
+        if isinstance(run, Loaded):
+            return run
+        return regard.load(
+            run,
+            checkpoint=self.checkpoint,
+            device=self.device,
+            precision=cast("Precision", self.precision),
+        )

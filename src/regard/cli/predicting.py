@@ -23,6 +23,7 @@ from regard.cli.options import (
     DeviceOption,
     EngineOption,
     LengthPenaltyOption,
+    ModelOptions,
     OverwriteOption,
     PrecisionOption,
     RunArgument,
@@ -33,7 +34,6 @@ from regard.errors import DataError, DecodeError, InputError, Problem, refuse
 from regard.language import shown
 
 if TYPE_CHECKING:
-    from regard.api import Loaded
     from regard.data.example import Example
     from regard.data.parallel import Engine
     from regard.inference.loaded_model import Precision
@@ -41,34 +41,6 @@ if TYPE_CHECKING:
     from regard.models.base import Pooling
     from regard.runs import Run
     from regard.views.vectors import Features
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """How the model of a run is loaded."""
-
-    checkpoint: str
-    device: str
-    precision: str
-    accept_recipe: bool
-
-    def open(self, folder: Path) -> Run:
-        """A run, with its model if the precision is not that of the training."""
-        run = regard.Run.open(folder, self.accept_recipe)
-        return run if self.precision == "fp32" else self.load(run)
-
-    def load(self, run: Run) -> Loaded:
-        """A run with its model, unless `open` has loaded that."""
-        from regard.api import Loaded
-
-        if isinstance(run, Loaded):
-            return run
-        return regard.load(
-            run,
-            checkpoint=self.checkpoint,
-            device=self.device,
-            precision=cast("Precision", self.precision),
-        )
 
 
 @dataclass(frozen=True)
@@ -341,7 +313,7 @@ def _predict_inputs(
         console.bar("writing", visible=is_bar_visible) as move,
     ):
         if vectors.out is not None:
-            features = _write_vectors(
+            features = _write_features(
                 run, given, model, source, vectors, overwrite=output.overwrite
             )
             answers.show_features(features, vectors.out)
@@ -368,7 +340,7 @@ def _predict_inputs(
                 console.show_report(predictions.record, None, as_json=False)
 
 
-def _write_vectors(
+def _write_features(
     run: Run,
     given: list[Example] | None,
     model: ModelOptions,

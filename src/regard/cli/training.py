@@ -100,7 +100,9 @@ def train(
     """Train the model of a recipe into a run folder."""
     is_first_process = os.environ.get("RANK", "0") == "0"  # as torchrun and accelerate number them
     try:
-        _train(recipe, overrides, out, resume=resume, accept_recipe=accept_recipe, as_json=as_json)
+        _train_and_report(
+            recipe, overrides, out, resume=resume, accept_recipe=accept_recipe, as_json=as_json
+        )
     except KeyboardInterrupt:  # before the first step, or for the second time
         if is_first_process:
             console.say(f"interrupted; {_what_is_kept(out)}", sys.stderr)
@@ -125,7 +127,7 @@ def _what_is_kept(run: Path) -> str:
     return "nothing was trained yet, so nothing is lost: the same command starts again"
 
 
-def _train(
+def _train_and_report(
     recipe: str,
     overrides: list[str],
     out: Path,

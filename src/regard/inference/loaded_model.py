@@ -16,7 +16,7 @@ from regard.models.base import device_of
 from regard.runs.run import Run, chosen_device
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+TORCH_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """What torch computes in. int8 is computed by CTranslate2."""
 
 
@@ -51,11 +51,11 @@ class LoadedModel:
 
 def load_model(run: Run, checkpoint: str, device: str, precision: Precision) -> LoadedModel:
     """Read the weights of a checkpoint from the run's folder."""
-    if precision not in ("int8", *DTYPES):
-        hint = did_you_mean(precision, ("int8", *DTYPES))
+    if precision not in ("int8", *TORCH_TYPES):
+        hint = did_you_mean(precision, ("int8", *TORCH_TYPES))
         raise DecodeError(f"there is no precision {precision!r}", where="precision", hint=hint)
     if precision != "int8":
-        model = Run.load_model(run, checkpoint, device).to(DTYPES[precision])
+        model = Run.load_model(run, checkpoint, device).to(TORCH_TYPES[precision])
         return LoadedModel(model, checkpoint, device, precision)
     if chosen_device(device).type != "cpu":
         what = "int8 is for the CPU"

@@ -10,13 +10,13 @@ from pydantic import Field
 
 from regard.language import shown
 from regard.studio.requests import MAX_EXPLAINED_CHARACTERS, Input
-from regard.studio.served import Served
+from regard.studio.served import ServedRun
 from regard.studio.verbs import VerbBody
 from regard.views.attention import Attention
 from regard.views.explanation import MAP_VIEWS, Explanation, View, ViewOptions
 from regard.views.report import HeatMap, Numbers, base64_of, in_language
 
-MAX_PICTURE_SIDE = 48
+MAX_HEAD_PICTURE_SIDE = 48
 """Most rows and columns of a small picture of a head."""
 
 
@@ -34,7 +34,7 @@ class AttentionBody(VerbBody):
     heads: bool = False
     """Whether every head is given too, as a small picture."""
 
-    def explanation(self, served: Served) -> Explanation:
+    def explanation(self, served: ServedRun) -> Explanation:
         """Every attention. What is costly, or changes the input, is done only for the view that
         shows it."""
         view = self.view if self.view in ("occlusion", "masks") else None
@@ -45,14 +45,14 @@ class AttentionBody(VerbBody):
             served.last = key, whole
         return served.last[1]
 
-    def answer(self, served: Served) -> dict[str, Any]:
+    def answer(self, served: ServedRun) -> dict[str, Any]:
         options = ViewOptions(self.view, str(self.layer), str(self.head), self.rollout, self.words)
         explanation = self.explanation(served).select(options)
         view = explanation.view
         attentions = list[Attention]()
         if view in MAP_VIEWS:
             attentions = explanation.of_kind(view)  # type: ignore[arg-type]
-        maps = _hops(explanation) if view == "hops" else explanation.heat_maps()
+        maps = _hop_maps(explanation) if view == "hops" else explanation.heat_maps()
         parts = [] if maps else in_language(explanation.report()).sections[0].parts
         views = [*explanation.views, *(["occlusion"] if served.run.task.head else [])]
         return {
@@ -83,7 +83,7 @@ def _image_of(explanation: Explanation) -> dict[str, Any] | None:
     }
 
 
-def _hops(explanation: Explanation) -> list[HeatMap]:
+def _hop_maps(explanation: Explanation) -> list[HeatMap]:
     """A row for each hop over the sentences of a story."""
     story = explanation.story
     assert story is not None
@@ -119,6 +119,8 @@ def _small_pictures(attentions: list[Attention]) -> dict[str, Any]:
 
 
 def _shrunk(values: Numbers, axis: int) -> Numbers:
-    starts = np.unique(np.arange(MAX_PICTURE_SIDE) * values.shape[axis] // MAX_PICTURE_SIDE)
+    starts = np.unique(
+        np.arange(MAX_HEAD_PICTURE_SIDE) * values.shape[axis] // MAX_HEAD_PICTURE_SIDE
+    )
     shrunk: Numbers = np.maximum.reduceat(values, starts, axis=axis)
     return shrunk

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.language import request_language
 from regard.studio.answers import SAFE_HEADERS
-from regard.studio.served import Served
+from regard.studio.served import ServedRun
 from regard.studio.settings import LOCAL_HOSTS, Settings
 
 SERVER_ENDS = "the server ends: ask again"
@@ -34,7 +34,7 @@ class RequestCounts:
     """How many, by route and status."""
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
-    def prometheus_text(self, runs: Mapping[str, Served]) -> str:
+    def prometheus_text(self, runs: Mapping[str, ServedRun]) -> str:
         errors = Counter[str]()
         for (route, status), count in self.requests.items():
             errors[route] += count * (status >= 400)

@@ -25,7 +25,7 @@ from regard.studio.jobs import Job, Jobs, events_of, status_response
 from regard.studio.requests import Body
 from regard.studio.sent import begins_with, refuse_large, refuse_large_files
 from regard.studio.sent_files import SentFile, private_folder, without_folder
-from regard.studio.served import Served
+from regard.studio.served import ServedRun
 from regard.tasks.task import summed
 from regard.views.report import Result
 
@@ -98,7 +98,7 @@ def _answer_of(result: Result, **others: Any) -> dict[str, Any]:
     return {"result": result.to_json(), "report": result.report(), **others}
 
 
-def _evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str, Any]:
+def _evaluation(run: ServedRun, body: MeasureBody, progress: Progress) -> dict[str, Any]:
     """The metrics, and `predictions`, or how well each example is predicted; nothing is left in the
     run folder."""
     moved = partial(progress, "examples")
@@ -116,7 +116,7 @@ def _evaluation(run: Served, body: MeasureBody, progress: Progress) -> dict[str,
     return {"result": others, "report": None, "predictions": predictions}
 
 
-def _diagnosis(run: Served, body: DiagnoseBody, progress: Progress) -> dict[str, Any]:
+def _diagnosis(run: ServedRun, body: DiagnoseBody, progress: Progress) -> dict[str, Any]:
     """The diagnosis, and every sentence that was judged."""
     with body.options() as options:
         progress("scoring", 0, 0)
@@ -132,7 +132,7 @@ def _diagnosis(run: Served, body: DiagnoseBody, progress: Progress) -> dict[str,
     )
 
 
-def _comparison(runs: Sequence[Served], body: CompareBody, progress: Progress) -> dict[str, Any]:
+def _comparison(runs: Sequence[ServedRun], body: CompareBody, progress: Progress) -> dict[str, Any]:
     with body.options() as options:
         copies = [body.confined(run.run, options) for run in runs]
         return _answer_of(compare(copies, baseline=body.baseline, progress=progress, **options))
@@ -185,20 +185,20 @@ def _overrides_of(body: CheckBody, folder_of: Callable[[str], Path | None]) -> l
 
 
 def add_long_verbs(
-    api: FastAPI, named: Callable[[str], Served], folder_of: Callable[[str], Path | None]
+    api: FastAPI, named: Callable[[str], ServedRun], folder_of: Callable[[str], Path | None]
 ) -> Jobs:
     """Add the routes; `folder_of` gives the folder of a run by its name, for recipes that begin
     with one."""
     jobs = Jobs()
 
     @api.post("/runs/{name}/evaluate", status_code=202)
-    def evaluate_run(body: MeasureBody, run: Served = Depends(named)) -> Response:
+    def evaluate_run(body: MeasureBody, run: ServedRun = Depends(named)) -> Response:
         """A job that computes the task's metrics."""
         run.refuse_rows(body.rows or (), body.beam, body.length_penalty)
         return jobs.submit(Job("evaluate", [run.name]), partial(_evaluation, run, body))
 
     @api.post("/runs/{name}/diagnose", status_code=202)
-    def diagnose_run(body: DiagnoseBody, run: Served = Depends(named)) -> Response:
+    def diagnose_run(body: DiagnoseBody, run: ServedRun = Depends(named)) -> Response:
         """A job that tells search errors from model errors."""
         for beam in (body.beam, *body.sweep):
             run.refuse_rows(body.rows or (), beam, body.length_penalty)

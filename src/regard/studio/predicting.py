@@ -15,10 +15,10 @@ from regard.search.observers import reporting
 from regard.studio.answers import error_json, event
 from regard.studio.batching import QueuedRequest
 from regard.studio.requests import PredictBody
-from regard.studio.served import Served, late_message
+from regard.studio.served import ServedRun, late_message
 
 
-async def predict_response(served: Served, body: PredictBody, request: Request) -> Response:
+async def predict_response(served: ServedRun, body: PredictBody, request: Request) -> Response:
     """The predictions for the inputs of a request."""
     queued = await asyncio.to_thread(served.queued, body)  # which counts tokens
     if body.stream:
@@ -36,7 +36,7 @@ def _readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
 
 
 async def _streamed(
-    served: Served, queued: QueuedRequest, request: Request, *, skip_bad: bool
+    served: ServedRun, queued: QueuedRequest, request: Request, *, skip_bad: bool
 ) -> Response:
     """Server-sent events: `output` with the best output so far, then `prediction`, or `error`.
 
@@ -50,7 +50,7 @@ async def _streamed(
 
 
 async def _events_of(
-    served: Served, queued: QueuedRequest, *, skip_bad: bool
+    served: ServedRun, queued: QueuedRequest, *, skip_bad: bool
 ) -> AsyncIterator[str]:
     """The output whenever the search has a better one, and at the end the prediction."""
     outputs: asyncio.Queue[str | None] = asyncio.Queue()

@@ -20,7 +20,7 @@ from regard.data.readers import open_corpus
 from regard.errors import CheckpointError, RegardError
 from regard.runs.run import Run, load_facts
 from regard.studio.answers import error_json
-from regard.studio.served import Served
+from regard.studio.served import ServedRun
 from regard.studio.settings import Settings
 
 MAX_OFFERED_INPUTS = 4
@@ -48,7 +48,7 @@ class Runs:
         """The options that a run is loaded with."""
         self.added: dict[str, Path] = {}
         """Runs whose training the page has started, wherever the others are."""
-        self.served = {name: Served(name, run, settings) for name, run in (loaded or {}).items()}
+        self.served = {name: ServedRun(name, run, settings) for name, run in (loaded or {}).items()}
         """Runs in memory."""
         self._given = list(self.served)
         self._stamps: dict[str, int] = {}
@@ -63,7 +63,7 @@ class Runs:
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*self._given, *self.all_folders()]))
 
-    def named(self, name: str) -> Served:
+    def named(self, name: str) -> ServedRun:
         """A run, loaded anew if it has another best checkpoint now."""
         folder = self.all_folders().get(self.known(name))
         with self._lock:
@@ -71,7 +71,7 @@ class Runs:
                 return self.served[name]
             stamp = _changed(folder / "best")
             if self._stamps.get(name) != stamp:
-                run = Served(name, load(folder, **self.options), self.settings)
+                run = ServedRun(name, load(folder, **self.options), self.settings)
                 self._let_go(name)
                 self.served[name] = run
             self._stamps.pop(name, None)
@@ -102,7 +102,7 @@ class Runs:
         folder = self.all_folders().get(name)
         if folder is None:
             return self.served[name].run
-        return _opened(folder, _changed(folder / "recipe.yaml"))
+        return _run_in(folder, _changed(folder / "recipe.yaml"))
 
     def summary(self, name: str) -> dict[str, Any]:
         """A run in a list of runs; one that is damaged has its error, and does not hide others."""
@@ -148,7 +148,7 @@ def _changed(path: Path) -> int:
 
 
 @lru_cache  # reading a recipe takes 20 ms, and pages list all runs again and again
-def _opened(folder: Path, changed: int) -> Run:
+def _run_in(folder: Path, changed: int) -> Run:
     return Run.open(folder)
 
 

@@ -84,7 +84,7 @@ def refuse_large_files(files: Mapping[str, str]) -> None:
     for name, text in files.items():
         is_objects = PurePosixPath(name.lower()).suffix in OBJECTS
         rows += max(text.count("\n"), text.count("{") if is_objects else 0)
-        if (columns := _columns(name, text)) > MAX_COLUMNS:
+        if (columns := _column_count(name, text)) > MAX_COLUMNS:
             raise DataError(
                 f"the table has {columns:,} columns",
                 where=name,
@@ -96,7 +96,7 @@ def refuse_large_files(files: Mapping[str, str]) -> None:
         )
 
 
-def _columns(name: str, text: str) -> int:
+def _column_count(name: str, text: str) -> int:
     """About how many columns the first row of a table has; 0 for another file."""
     suffix = PurePosixPath(name.lower()).suffix
     first = text.partition("\n")[0]
@@ -104,10 +104,10 @@ def _columns(name: str, text: str) -> int:
         return text[: text.find("}")].count('":')
     if suffix == ".tsv":
         return first.count("\t") + 1
-    return max(map(partial(_cells, first), SEPARATORS)) if suffix == ".csv" else 0
+    return max(map(partial(_cell_count, first), SEPARATORS)) if suffix == ".csv" else 0
 
 
-def _cells(line: str, separator: str) -> int:
+def _cell_count(line: str, separator: str) -> int:
     """The cells of a line of a .csv; without quotes that matter where it is not valid with this
     separator."""
     try:

@@ -37,7 +37,7 @@ CLIENT_LEFT_STATUS = 499
 /metrics."""
 
 
-class Served:
+class ServedRun:
     """A loaded run, and the queue of requests to it."""
 
     def __init__(self, name: str, run: Loaded, settings: Settings) -> None:

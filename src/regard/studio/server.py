@@ -41,7 +41,7 @@ from regard.studio.long_verbs import add_long_verbs
 from regard.studio.predicting import predict_response
 from regard.studio.requests import PredictBody
 from regard.studio.runs import Runs
-from regard.studio.served import Served
+from regard.studio.served import ServedRun
 from regard.studio.settings import Settings
 from regard.studio.trainings import Trainings
 from regard.studio.verbs import VERB_BODIES, VerbBody
@@ -114,7 +114,7 @@ def app(
     async def docs() -> str:
         """All routes, on a page that loads nothing."""
         pages = Environment(loader=FileSystemLoader(PAGE), autoescape=True)
-        pages.filters |= {"json": json.dumps, "kind": _kind}
+        pages.filters |= {"json": json.dumps, "kind": _allowed_values}
         schema = api.openapi()
         return pages.get_template("routes.html").render(
             paths=schema["paths"], schemas=schema["components"]["schemas"]
@@ -126,10 +126,10 @@ def app(
     return api
 
 
-def _add_verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None:
+def _add_verbs(api: FastAPI, prefix: str, chosen: Callable[..., ServedRun]) -> None:
     @api.post(f"{prefix}/predict")
     async def predict(
-        body: PredictBody, request: Request, run: Served = Depends(chosen)
+        body: PredictBody, request: Request, run: ServedRun = Depends(chosen)
     ) -> Response:
         """The predictions for `inputs`, as `regard predict --json` prints them. With `stream`,
         server-sent events."""
@@ -139,8 +139,10 @@ def _add_verbs(api: FastAPI, prefix: str, chosen: Callable[..., Served]) -> None
         _add_verb(api, f"{prefix}/{verb}", kind, chosen)
 
 
-def _add_verb(api: FastAPI, path: str, kind: type[VerbBody], chosen: Callable[..., Served]) -> None:
-    async def answer(body: Any, request: Request, run: Served = Depends(chosen)) -> Response:
+def _add_verb(
+    api: FastAPI, path: str, kind: type[VerbBody], chosen: Callable[..., ServedRun]
+) -> None:
+    async def answer(body: Any, request: Request, run: ServedRun = Depends(chosen)) -> Response:
         run.check(body)
         answer = await run.compute_alone(lambda: body.answer(run), request)
         return answer if isinstance(answer, Response) else JSONResponse(answer)
@@ -174,10 +176,12 @@ def _add_page(api: FastAPI) -> None:
         )
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def _allowed_values(schema: Mapping[str, Any]) -> str:
     """What a JSON schema allows besides null, in words."""
     if "anyOf" in schema:
-        return " or ".join(_kind(kind) for kind in schema["anyOf"] if kind.get("type") != "null")
+        return " or ".join(
+            _allowed_values(kind) for kind in schema["anyOf"] if kind.get("type") != "null"
+        )
     if "enum" in schema:
         return ", ".join(map(json.dumps, schema["enum"]))
     names = {
@@ -189,7 +193,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
     limits = "".join(
         f", {text} {schema[key]:,.10g}" for key, text in names.items() if key in schema
     )
-    items = f" of {_kind(schema['items'])}" if "items" in schema else ""
+    items = f" of {_allowed_values(schema['items'])}" if "items" in schema else ""
     name = schema.get("type") or schema.get("$ref", "any").rpartition("/")[2]
     return f"{name}{items}{limits}"
 

@@ -39,9 +39,9 @@ RUN_NAME = r"[^\W_][\w.-]{0,63}"
 """A name of a new run: letters of any language, digits, and after the first also . _ -"""
 SENT_FOLDER = ".sent"
 """The folder under the root with what was sent for each training, and what it printed."""
-LOG = ".log"
+PRINTED_FILE = ".log"
 """What a training printed, beside what was sent: no file that is sent has such a name."""
-RECORD = ".process"
+PROCESS_FILE = ".process"
 """Which process a training is, beside what was sent."""
 CLOCK_ERROR_SECONDS = 2.0
 """Seconds by which the time that a process was started may be reported differently, once the clock was
@@ -85,7 +85,7 @@ class Trainings:
         for path in [self.root / SENT_FOLDER, *(self.root / SENT_FOLDER).rglob("*")]:
             if path.exists() and not path.is_symlink():
                 path.chmod(0o700 if path.is_dir() else 0o600)  # as earlier versions did not
-        for path in (self.root / SENT_FOLDER).glob(f"*/{RECORD}"):
+        for path in (self.root / SENT_FOLDER).glob(f"*/{PROCESS_FILE}"):
             if (known := _still_training(path)) is not None:
                 name = path.parent.name
                 self.found[name], self.runs.added[name] = known
@@ -202,8 +202,8 @@ class Trainings:
             str(run),
         ]
         folder = self._sent(name)
-        (folder / LOG).unlink(missing_ok=True)
-        with open(folder / LOG, "wb", opener=_privately) as log:
+        (folder / PRINTED_FILE).unlink(missing_ok=True)
+        with open(folder / PRINTED_FILE, "wb", opener=_privately) as log:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -218,7 +218,7 @@ class Trainings:
         with suppress(psutil.NoSuchProcess):  # it has failed already
             started = psutil.Process(process.pid).create_time()
             _write_private(
-                folder / RECORD,
+                folder / PROCESS_FILE,
                 json.dumps({"pid": process.pid, "started": started, "run": str(run)}),
             )
         return {"name": name}
@@ -235,7 +235,7 @@ class Trainings:
         return folder
 
     def _log(self, name: str) -> Path:
-        return self.root / SENT_FOLDER / name / LOG
+        return self.root / SENT_FOLDER / name / PRINTED_FILE
 
     # How far each is
 

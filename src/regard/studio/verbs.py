@@ -21,7 +21,7 @@ from regard.studio.requests import (
     Body,
     Input,
 )
-from regard.studio.served import Served
+from regard.studio.served import ServedRun
 from regard.views.explanation import Explanation, View, ViewOptions
 from regard.views.render import json_line
 from regard.views.report import in_language, plain
@@ -49,7 +49,7 @@ def unless_given_up(parts: Iterable[str]) -> Iterator[str]:
 class VerbBody(Body):
     """A request that is computed alone."""
 
-    def answer(self, served: Served) -> Any:
+    def answer(self, served: ServedRun) -> Any:
         """What can be sent as JSON, or a response."""
         raise NotImplementedError
 
@@ -61,7 +61,7 @@ class ScoreBody(VerbBody):
     source: Input
     target: str | list[str] = Field(max_length=MAX_TEXT_CHARACTERS)
 
-    def answer(self, served: Served) -> dict[str, Any]:
+    def answer(self, served: ServedRun) -> dict[str, Any]:
         return served.run.score(self.source, self.target)
 
 
@@ -81,14 +81,14 @@ class ExplainBody(VerbBody):
     question: int | None = Field(None, ge=1)
     numbers: bool = False
 
-    def explanation(self, served: Served) -> Explanation:
+    def explanation(self, served: ServedRun) -> Explanation:
         chosen = ViewOptions(
             self.view, str(self.layer), str(self.head), self.rollout, self.words, self.step
         )
         options = self.model_dump(include={"target", "beam", "view", "padding", "question"})
         return served.run.explain([self.input], **options).select(chosen)
 
-    def answer(self, served: Served) -> Any:
+    def answer(self, served: ServedRun) -> Any:
         explanation = self.explanation(served)
         explanation.refuse_without_effect(padding=self.padding, numbers=self.numbers)
         explanation.heat_maps()  # refuses a layer or head that is not there
@@ -106,7 +106,7 @@ class StepsBody(ExplainBody):
     """What a reader has made of the scores, null for a key that is hidden; the rest follows from
     them."""
 
-    def answer(self, served: Served) -> dict[str, Any]:
+    def answer(self, served: ServedRun) -> dict[str, Any]:
         explanation = self.explanation(served)
         worked = explanation.worked(self.scores)
         texts = {"input": explanation.input, "output": explanation.output}
@@ -127,7 +127,7 @@ class SearchBody(VerbBody):
     reference: str | None = Field(None, max_length=MAX_EXPLAINED_CHARACTERS)
     """A text that the search might have given: the answer says where it left the beam."""
 
-    def answer(self, served: Served) -> dict[str, Any]:
+    def answer(self, served: ServedRun) -> dict[str, Any]:
         """The record is that of docs/search-record.md."""
         overrides = ["search.sample=false"]
         if self.normalisation:
@@ -160,7 +160,7 @@ class FeaturesBody(VerbBody):
     pooling: Pooling | None = None
     normalize: bool = False
 
-    def answer(self, served: Served) -> dict[str, Any]:
+    def answer(self, served: ServedRun) -> dict[str, Any]:
         features = served.run.features(**self.model_dump()).arrays()
         refuse_long_answer(sum(array.size for array in features.values()), "inputs")
         return {name: array.tolist() for name, array in features.items()}
@@ -175,7 +175,7 @@ class VectorsBody(VerbBody):
     """More texts, whose words can be neighbours."""
     layer: int = -1
 
-    def answer(self, served: Served) -> dict[str, Any]:
+    def answer(self, served: ServedRun) -> dict[str, Any]:
         return served.run.vectors(**self.model_dump()).to_json()
 
 
