@@ -67,7 +67,7 @@ def loading(count: int) -> None:
     data: each is loaded with them and, in turn, with nothing in their place; in a process of its
     own, whose memory is fresh as a user's."""
     from regard.data.store import VERIFIED
-    from regard.runs.run import load_training
+    from regard.runs.checkpoints import load_training
 
     with (
         TemporaryDirectory() as name,
@@ -98,9 +98,9 @@ def loading(count: int) -> None:
             prepare
         )  # the run's recipe has absolute paths, under which nothing is prepared yet
         jobs: dict[str, tuple[str, Callable[[], Any]]] = {
-            "a run": ("runs.run._verify", lambda: regard.load(run, device="cpu")),
+            "a run": ("runs.checkpoints.verify", lambda: regard.load(run, device="cpu")),
             "the state of a training": (
-                "runs.run._verify",
+                "runs.checkpoints.verify",
                 lambda: load_training(run.checkpoint("last")),
             ),
             "prepared data, first use": ("data.store.is_whole", prepare),

@@ -27,7 +27,8 @@ from regard.data.store import MANIFEST, VERIFIED
 from regard.errors import CheckpointError, RegardError
 from regard.recipes.loading import load_recipe
 from regard.runs import Run
-from regard.runs.run import load_training, load_weights, put_weights
+from regard.runs.checkpoints import load_training, load_weights
+from regard.runs.weights import put_weights
 from regard.tasks import TASKS
 from regard.text.checksums import word_sums
 from tiny import TINY

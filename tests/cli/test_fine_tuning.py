@@ -27,7 +27,8 @@ from regard.models.text_classifiers import CNN, CNNConfig
 from regard.objectives.labels import ClassCrossEntropy, SquaredError
 from regard.recipes.loading import load_recipe
 from regard.runs import Run
-from regard.runs.run import load_weights, read_metrics
+from regard.runs.checkpoints import load_weights
+from regard.runs.metrics_log import read_metrics
 from regard.search.config import SearchConfig
 from regard.training.optimiser import parameter_groups
 from regard.training.train import train

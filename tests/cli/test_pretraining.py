@@ -23,7 +23,7 @@ from regard.data.corpora import generate
 from regard.data.raw import EVALUATED_STREAMS, Streams
 from regard.objectives.language_model import CarriedNextToken
 from regard.runs import Run
-from regard.runs.run import load_training, load_weights
+from regard.runs.checkpoints import load_training, load_weights
 from regard.tasks.language_modeling import LanguageModeling
 from regard.tasks.masked_language_modeling import put_in
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers

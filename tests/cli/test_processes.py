@@ -24,7 +24,9 @@ from torch import nn
 import regard
 from raw_cases import BERT, GPT, LSTM, raw_recipe
 from regard.errors import RegardError
-from regard.runs.run import Run, load_weights, read_metrics
+from regard.runs.checkpoints import load_weights
+from regard.runs.metrics_log import read_metrics
+from regard.runs.run import Run
 from regard.training.memory import saved_by
 from regard.training.processes import all_joined, naming_lost_processes, recompute_blocks
 from regard.training.train import train

@@ -23,8 +23,9 @@ from regard.data.batches import MaskedBatch
 from regard.data.corpora import generate
 from regard.recipes.loading import load_recipe
 from regard.runs import Run
+from regard.runs.checkpoints import load_weights
 from regard.runs.examples import examples_of
-from regard.runs.run import load_weights, read_metrics
+from regard.runs.metrics_log import read_metrics
 from regard.tasks.language_modeling import LanguageModeling
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers

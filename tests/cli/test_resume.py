@@ -30,7 +30,8 @@ from regard import cli
 from regard.cli import training
 from regard.errors import ConfigError
 from regard.runs import Run
-from regard.runs.run import load_training, read_metrics
+from regard.runs.checkpoints import load_training
+from regard.runs.metrics_log import read_metrics
 from regard.training.train import train
 
 if sys.platform == "win32":

@@ -21,7 +21,9 @@ from regard.recipes.loading import load_recipe, load_tree
 from regard.recipes.recipe import leaves, recipe_of
 from regard.recipes.stored import REMOVED, read_stored
 from regard.runs import Run
-from regard.runs.run import FORMAT, average_weights, read_metrics, save_checkpoint
+from regard.runs.checkpoints import average_weights, save_checkpoint
+from regard.runs.folder import FORMAT
+from regard.runs.metrics_log import read_metrics
 from regard.search.config import MOST
 from regard.training.train import train
 

@@ -20,7 +20,7 @@ from regard.data.readers import open_corpus
 from regard.data.stories import KEPT, Question, Stories, questions_in
 from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
-from regard.runs.run import load_weights
+from regard.runs.checkpoints import load_weights
 from regard.tasks.story_answering import StoryAnswering
 from regard.views.attention import PredictedToken
 from regard.views.story_attention import StoryAttention

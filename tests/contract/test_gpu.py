@@ -17,7 +17,7 @@ from regard.layers import scores
 from regard.layers.attention import attend
 from regard.layers.linear import Dropout
 from regard.objectives.cross_entropy import smoothed_loss
-from regard.runs.run import read_metrics
+from regard.runs.metrics_log import read_metrics
 from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.text.vocabularies import END

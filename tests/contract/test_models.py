@@ -19,7 +19,8 @@ from regard.layers.attention import recording
 from regard.models import MODELS
 from regard.models.base import Pooling, count_parameters, pool
 from regard.objectives.cross_entropy import TokenCrossEntropy, VocabularyLoss
-from regard.runs.run import load_weights, put_weights, save_checkpoint, stored_weights
+from regard.runs.checkpoints import load_weights, save_checkpoint
+from regard.runs.weights import put_weights, stored_weights
 from regard.text.vocabularies import BEGIN, END
 
 FIRST_OF_KIND = {case.kind: name for name, case in reversed(CASES.items())}

@@ -25,7 +25,8 @@ from regard.models import MODELS as KINDS
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.recipes.loading import load_recipe
 from regard.runs import Run
-from regard.runs.run import load_facts, load_weights, read_metrics
+from regard.runs.checkpoints import load_facts, load_weights
+from regard.runs.metrics_log import read_metrics
 from regard.tasks import TASKS
 from regard.training.accelerator import make_accelerator
 from regard.training.compiling import compile_options

@@ -12,7 +12,7 @@ import regard
 from command_line import fail, succeed, write
 from exchange_cases import TEXTS, TRAINING, answers, save_bert, save_marian, there_and_back
 from regard.runs import Run
-from regard.runs.run import locked
+from regard.runs.folder import locked
 
 transformers = pytest.importorskip("transformers")
 

@@ -21,7 +21,7 @@ from regard.data.batches import Batch, LabelledBatch, MaskedBatch, TextBatch
 from regard.exchange import marian
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.runs import Run
-from regard.runs.run import load_weights
+from regard.runs.checkpoints import load_weights
 from regard.tasks.task import padded
 from regard.text.vocabularies import BEGIN, END, PAD
 from regard.training.train import train

@@ -10,7 +10,7 @@ from torch import Tensor
 from model_cases import tokens_of
 from regard.data.batches import LabelledBatch
 from regard.runs import Run
-from regard.runs.run import load_weights
+from regard.runs.checkpoints import load_weights
 from regard.text.vocabularies import PAD
 
 Tree = dict[str, Any]

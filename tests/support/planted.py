@@ -14,7 +14,8 @@ import torch
 from regard.models.base import Generator
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
-from regard.runs.run import save_checkpoint, stored_weights
+from regard.runs.checkpoints import save_checkpoint
+from regard.runs.weights import stored_weights
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 
 IMPOSSIBLE = -1e4

@@ -17,7 +17,7 @@ import torch
 import regard
 from regard.data.config import TrainingConfig
 from regard.errors import ConfigError
-from regard.runs.run import load_training
+from regard.runs.checkpoints import load_training
 from regard.training.display import duration_range
 from regard.training.interrupts import Interrupted
 from regard.training.pace import Pace

@@ -19,7 +19,7 @@ from regard.models.word2vec import Word2Vec, Word2VecConfig
 from regard.objectives.language_model import SkipGram
 from regard.recipes.loading import load_recipe
 from regard.runs import Run
-from regard.runs.run import load_weights
+from regard.runs.checkpoints import load_weights
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vectors import read_vectors

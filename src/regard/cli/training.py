@@ -138,7 +138,7 @@ def _train_and_report(
 ) -> None:
     from accelerate import PartialState
 
-    from regard.runs.run import load_facts
+    from regard.runs.checkpoints import load_facts
     from regard.training.interrupts import Interrupted
 
     try:

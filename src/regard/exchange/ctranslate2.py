@@ -21,7 +21,8 @@ from regard.data.store import stored
 from regard.errors import DecodeError, Problem, RegardError, did_you_mean, import_extra
 from regard.exchange.folder import render, require_settings
 from regard.exchange.renaming import prefixed, to_theirs
-from regard.runs.run import Run, load_facts
+from regard.runs.checkpoints import load_facts
+from regard.runs.run import Run
 from regard.search.config import SearchConfig
 from regard.search.external import ExternalModel
 from regard.search.hypotheses import Hypothesis

@@ -17,8 +17,11 @@ from regard.exchange.folder import Exported, Imported, ModelFolder, open_folder,
 from regard.exchange.tokenizers import tokenizer_files
 from regard.layers.embeddings import Embedding
 from regard.recipes.recipe import recipe_of
-from regard.runs import run as run_folder
+from regard.runs.checkpoints import load_facts, save_checkpoint, step_name
+from regard.runs.folder import locked, remove_partial_runs
+from regard.runs.metrics_log import read_metrics
 from regard.runs.run import Run
+from regard.runs.weights import check_weights, save_weights
 from regard.tasks.raw import check_max_length
 from regard.text.vectors import vector_text
 from regard.text.writing import write_folder
@@ -86,10 +89,10 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
     imported = READERS[architecture](folder)
 
     def fill(partial: Path) -> None:
-        with run_folder.locked(partial):
+        with locked(partial):
             _write_run(partial, imported, folder, overrides)
 
-    run_folder.remove_partial_runs(target)
+    remove_partial_runs(target)
     write_folder(target, fill)
     return Run.open(target)
 
@@ -134,9 +137,9 @@ def _write_run(
             raise DataError(
                 what, where=folder.config_path, hint="is one of the two that of another model?"
             )
-    run_folder.check_weights(model, imported.weights, Path(folder.name))
-    first = run_folder.step_name(0)
-    run_folder.save_checkpoint(run.checkpoints / first, imported.weights, run.facts(0, []))
+    check_weights(model, imported.weights, Path(folder.name))
+    first = step_name(0)
+    save_checkpoint(run.checkpoints / first, imported.weights, run.facts(0, []))
     for pointer in ("best", "last"):
         run.point(pointer, first)
 
@@ -220,8 +223,8 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
 
     The code of the model card runs as it is printed; its recipe names files without their folders.
     """
-    step = run_folder.load_facts(run.checkpoint(checkpoint)).get("step", 0)
-    events = run_folder.read_metrics(run.folder / "metrics.jsonl")
+    step = load_facts(run.checkpoint(checkpoint)).get("step", 0)
+    events = read_metrics(run.folder / "metrics.jsonl")
     validations = [
         event for event in events if event["event"] == "validation" and event["step"] <= step
     ]
@@ -258,7 +261,7 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    run_folder.save_weights(folder / "model.safetensors", exported.weights, {"format": "pt"})
+    save_weights(folder / "model.safetensors", exported.weights, {"format": "pt"})
 
 
 def export_note(out: Path) -> str | None:

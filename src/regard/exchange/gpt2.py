@@ -20,7 +20,8 @@ from regard.exchange.folder import (
 )
 from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
 from regard.exchange.tokenizers import read_tokenizer
-from regard.runs.run import Run, stored_weights
+from regard.runs.run import Run
+from regard.runs.weights import stored_weights
 from regard.text.tokenizers import Tokenizers
 
 FIELDS: Fields = {

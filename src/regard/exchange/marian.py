@@ -32,7 +32,8 @@ from regard.exchange.folder import (
 from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
 from regard.exchange.tokenizers import TokenizerTree, fit_rows, ids_of, with_template
 from regard.layers.embeddings import sinusoidal_positions
-from regard.runs.run import Run, stored_weights
+from regard.runs.run import Run
+from regard.runs.weights import stored_weights
 from regard.search.config import SearchConfig
 from regard.text.sentencepiece import convert_sentencepiece
 from regard.text.tokenizers import Tokenizer, Tokenizers

@@ -13,7 +13,8 @@ from regard.engine.machine import keep_memory
 from regard.errors import DecodeError, did_you_mean
 from regard.exchange.ctranslate2 import int8_model
 from regard.models.base import device_of
-from regard.runs.run import Run, chosen_device
+from regard.runs.devices import chosen_device
+from regard.runs.run import Run
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
 TORCH_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

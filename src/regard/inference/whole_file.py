@@ -15,7 +15,8 @@ from regard.data.parallel import Engine, in_order, over_cluster, processors
 from regard.errors import DecodeError, Problem, RegardError
 from regard.inference.loaded_model import PlacedModel, Precision, load_model, usable_gpus
 from regard.inference.predictions import Predictions, mark_long_inputs, predict_chunks
-from regard.runs.run import Run, load_facts
+from regard.runs.checkpoints import load_facts
+from regard.runs.run import Run
 from regard.tasks.task import Note
 from regard.text.checksums import key_of
 from regard.text.writing import GrowingFile

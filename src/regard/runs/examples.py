@@ -10,7 +10,8 @@ from typing import Any
 from regard.data.config import Corpus, Split
 from regard.data.epochs import Examples
 from regard.errors import CheckpointError, ConfigError, DataError, did_you_mean
-from regard.runs.run import STEP, Run, data_fingerprints
+from regard.runs.checkpoints import STEP_FOLDER, data_fingerprints
+from regard.runs.run import Run
 from regard.text.access import is_inside
 
 SPLITS = ("train", "validation", "test")
@@ -86,7 +87,11 @@ def later_step(run: Run) -> dict[str, Any]:
     """A note where a later checkpoint than the best one was saved and not validated, as after an
     interrupt."""
     best, last = (run.pointer(name) for name in ("best", "last"))
-    if best is None or last is None or not all(STEP.fullmatch(path.name) for path in (best, last)):
+    if (
+        best is None
+        or last is None
+        or not all(STEP_FOLDER.fullmatch(path.name) for path in (best, last))
+    ):
         return {}
     used, saved = (int(path.name.removeprefix("step-")) for path in (best, last))
     with suppress(CheckpointError):  # a damaged log does not concern the weights

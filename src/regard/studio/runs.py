@@ -18,7 +18,8 @@ from regard.api import Loaded, load
 from regard.data.corpora import Part
 from regard.data.readers import open_corpus
 from regard.errors import CheckpointError, RegardError
-from regard.runs.run import Run, load_facts
+from regard.runs.checkpoints import load_facts
+from regard.runs.run import Run
 from regard.studio.answers import error_json
 from regard.studio.served import ServedRun
 from regard.studio.settings import Settings

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from regard.runs.run import average_weights, put_weights
+from regard.runs.checkpoints import average_weights
+from regard.runs.weights import put_weights
 from regard.tasks import Task
 
 

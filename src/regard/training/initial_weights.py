@@ -16,10 +16,8 @@ from regard.models.headed import Headed, weights_for
 from regard.recipes.initial_run import other_fields
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.runs.run import (
-    load_weights,
-    stored_weights,
-)
+from regard.runs.checkpoints import load_weights
+from regard.runs.weights import stored_weights
 from regard.tasks import Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from regard.runs import Run
-from regard.runs.run import MetricsLog
+from regard.runs.metrics_log import MetricsLog
 from regard.text.writing import writing
 
 Event = dict[str, Any]

@@ -22,16 +22,15 @@ from regard.engine.products import forget_packed_weights
 from regard.objectives.cross_entropy import perplexity
 from regard.recipes.resolved import ResolvedRecipe
 from regard.runs import Run
-from regard.runs.run import (
-    MetricsLog,
+from regard.runs.checkpoints import (
     load_training,
     load_weights,
-    put_weights,
     reading_state,
     save_checkpoint,
     step_name,
-    stored_weights,
 )
+from regard.runs.metrics_log import MetricsLog
+from regard.runs.weights import put_weights, stored_weights
 from regard.tasks import TASKS
 from regard.training.averaging import MovingAverage, model_of_mean_weights
 from regard.training.batch_shapes import batch_shapes

@@ -25,7 +25,7 @@ from regard.data.config import TrainingConfig
 from regard.data.epochs import Examples
 from regard.errors import ConfigError, Problem, RegardError
 from regard.recipes.resolved import ResolvedTraining
-from regard.runs.run import Weights, check_weights
+from regard.runs.weights import Weights, check_weights
 
 LOST = re.compile(
     r"closed by peer|reset by peer|Broken pipe|Connection refused|Timed out|timeout|NCCL|Gloo", re.I

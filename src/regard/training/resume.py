@@ -15,11 +15,8 @@ from regard.recipes.recipe import leaves
 from regard.recipes.resolved import ResolvedRecipe
 from regard.recipes.resuming import CHANGEABLE_ON_RESUME
 from regard.runs import Run
-from regard.runs.run import (
-    LOG,
-    can_start_in,
-    is_log,
-)
+from regard.runs.folder import can_start_in
+from regard.runs.metrics_log import LOG_FILE, is_log
 
 
 def run_to_resume(folder: Path, resume: bool, accept_recipe: bool = False) -> Run | None:
@@ -29,10 +26,10 @@ def run_to_resume(folder: Path, resume: bool, accept_recipe: bool = False) -> Ru
         and (folder / "environment.json").exists()
         and not (folder / "last").exists()
     )
-    if begun and not is_log(folder / LOG):
+    if begun and not is_log(folder / LOG_FILE):
         what = "this is not the log of a training, which would overwrite it"
         raise CheckpointError(
-            what, where=str(folder / LOG), hint="move it elsewhere, or give another --out"
+            what, where=str(folder / LOG_FILE), hint="move it elsewhere, or give another --out"
         )
     if not folder.exists() or (
         can_start_in(folder) and not (resume and (folder / "recipe.yaml").exists())

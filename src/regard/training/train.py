@@ -25,10 +25,8 @@ from regard.recipes.resolved import ResolvedRecipe
 from regard.recipes.resuming import with_defaults_of_run
 from regard.recipes.switching import switched_model
 from regard.runs import Run
-from regard.runs.run import (
-    damage_of_log,
-    locked,
-)
+from regard.runs.folder import locked
+from regard.runs.metrics_log import damage_of_log
 from regard.tasks import TASKS
 from regard.training.accelerator import make_accelerator
 from regard.training.display import Display

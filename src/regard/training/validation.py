@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from regard.data.epochs import Examples
-from regard.runs.run import put_weights, stored_weights
+from regard.runs.weights import put_weights, stored_weights
 from regard.tasks import Task
 from regard.training.processes import whole
 
