@@ -24,7 +24,7 @@ from regard.runs import Run
 from regard.runs.checkpoints import average_weights, save_checkpoint
 from regard.runs.folder import FORMAT
 from regard.runs.metrics_log import read_metrics
-from regard.search.config import MOST
+from regard.search.config import LARGEST_VALUES
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -168,7 +168,7 @@ def test_fields_of_earlier_versions_are_left_out_of_stored_recipes_only(
             load_recipe(tmp_path / "recipe.yaml")
 
 
-@pytest.mark.parametrize(("name", "most"), MOST.items())
+@pytest.mark.parametrize(("name", "most"), LARGEST_VALUES.items())
 def test_a_stored_search_is_read_within_the_limits_of_today(
     run: Run, tmp_path: Path, name: str, most: float
 ) -> None:

@@ -29,7 +29,7 @@ from tiny import TINY
 
 PACKAGE = Path(regard.__file__).parent
 TABLES: list[list[Any]] = [
-    additive.STEPS,
+    additive.ADDITIVE_STEPS,
     attention.ATTENTION,
     attention.SELF_PROJECTIONS,
     caches.EMPTY_CACHES,
@@ -38,7 +38,7 @@ TABLES: list[list[Any]] = [
     losses.LOSSES,
     products.FUSED,
     products.PRODUCTS,
-    recurrence.ENCODERS,
+    recurrence.RECURRENT_ENCODERS,
     recurrence.LOOPS,
     recurrence.LSTM_CELLS,
     recurrence.LSTM_LAYERS,

@@ -23,7 +23,7 @@ from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.search.hypotheses import Hypothesis
 from regard.search.rules import Constraints
-from regard.search.scoring import score
+from regard.search.scoring import token_scores
 from regard.text.vocabularies import BEGIN, END
 from toy_models import ban_tokens
 
@@ -183,7 +183,7 @@ def test_scores_that_differ(pair: tuple[Transformer, Any], difference: str) -> N
         for hypothesis in [hypothesis for hypothesis in hypotheses if hypothesis.tokens in values][
             :60
         ]:
-            [log_p] = score(ours, batch_of([source], [[BEGIN, *hypothesis.tokens]]))
+            [log_p] = token_scores(ours, batch_of([source], [[BEGIN, *hypothesis.tokens]]))
             assert hypothesis.score == pytest.approx(sum(log_p), abs=1e-9)
             assert values[hypothesis.tokens] == pytest.approx(
                 their_score(log_p, hypothesis), abs=1e-5

@@ -12,8 +12,8 @@ from contract_cases import WRITERS, SourceCase
 from regard.layers.attention import recording
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import MIN_COVERAGE, Hypothesis
-from regard.search.rules import SPECIAL, Limits, Special
-from regard.search.scoring import score
+from regard.search.rules import SPECIAL_TOKENS, Limits, SpecialTokens
+from regard.search.scoring import token_scores
 
 Ids = tuple[int, ...]
 EVERY_CASE = list(WRITERS)
@@ -50,9 +50,9 @@ class Writer:
         ]
 
     def scored(self, outputs: Sequence[tuple[int, Ids]], extra: int = 0) -> list[list[float]]:
-        """What `score` says of them."""
+        """What `token_scores` says of them."""
         batch = self.case.continued(outputs, extra)
-        found = score(self.model, batch)
+        found = token_scores(self.model, batch)
         return [
             log_p[self.case.before(number) :]
             for (number, _), log_p in zip(outputs, found, strict=True)
@@ -109,7 +109,7 @@ def may_follow(
     source: int,
     prefix: Ids,
     banned: Sequence[Ids],
-    special: Special = SPECIAL,
+    special: SpecialTokens = SPECIAL_TOKENS,
 ) -> bool:
     """Whether the rules allow the last of these tokens, for a source of this length. The prefix is
     exempt."""

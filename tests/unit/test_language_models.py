@@ -51,7 +51,7 @@ from regard.objectives.language_model import (
     SequenceAutoencoder,
     masked_sums,
 )
-from regard.text.spelling import CHARACTERS, WORD_BEGINS, WORD_ENDS
+from regard.text.spelling import CHARACTER_IDS, WORD_BEGINS, WORD_ENDS
 from regard.text.vocabularies import BEGIN, END
 
 # GPT
@@ -324,7 +324,7 @@ def test_words_are_spelled_in_bytes_between_two_ends() -> None:
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=6, unique=True))
 def test_every_text_can_be_spelled_and_no_two_alike(words: list[str]) -> None:
     table = spelled(words, 50)
-    assert int(table.max()) < CHARACTERS
+    assert int(table.max()) < CHARACTER_IDS
     assert len({tuple(row) for row in table.tolist()}) == len(words)
 
 

@@ -12,11 +12,19 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch.nn import functional as F
 
 from regard.data.batches import NO_TAG, LabelledBatch, Padded
-from regard.models.ngrams import LinearModel, NgramModel, WindowModel, Words, affixes, lower, shapes
+from regard.models.ngrams import (
+    LinearModel,
+    NgramModel,
+    WindowModel,
+    WordSeparators,
+    affixes,
+    lower,
+    shapes,
+)
 from regard.text.spelling import letters_of
 
 SPACE, END = 1, 2
-WORDS = Words(SPACE, frozenset({0, END}))
+WORDS = WordSeparators(SPACE, frozenset({0, END}))
 ROWS = 2**20  # so many that no two n-grams share a row
 
 

@@ -19,10 +19,10 @@ from model_cases import batch_of, close, tokens_of
 from regard.data.batches import Padded
 from regard.errors import DecodeError
 from regard.search.config import SearchConfig
-from regard.search.decode import draw, search, truncated
+from regard.search.decode import draw_index, search, truncated
 from regard.search.hypotheses import MIN_COVERAGE, NEVER, Hypothesis, best, coverage, objective_of
-from regard.search.rules import SPECIAL, Constraints, Limits, Rules, Special
-from regard.search.scoring import log_probabilities, score
+from regard.search.rules import SPECIAL_TOKENS, Constraints, Limits, Rules, SpecialTokens
+from regard.search.scoring import log_probabilities, token_scores
 from regard.tasks.language_modeling import LanguageModeling
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import BEGIN, END, PAD
@@ -43,7 +43,7 @@ def plain_beam(
     config: SearchConfig,
     prefix: Ids = (),
     banned: Any = (),
-    special: Special = SPECIAL,
+    special: SpecialTokens = SPECIAL_TOKENS,
 ) -> list[tuple[Ids, float, float]]:
     """DESIGN.md's semantics, one sentence, always on to the limit: candidates rank by log P,
     repetitions penalised."""
@@ -133,7 +133,7 @@ def test_other_special_tokens() -> None:
     model, config, special = (
         Toy(8, seed=3),
         SearchConfig(beam=3, nbest=3, max_length=5),
-        Special(2, 2, 0, None),
+        SpecialTokens(2, 2, 0, None),
     )
     found = search(model, tokens_of(SOURCES), config, special=special)
     for source, hypotheses in zip(SOURCES, found, strict=True):
@@ -307,7 +307,7 @@ def test_score_by_hand_and_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [[math.log(0.5), math.log(0.875), math.log(0.25)], [math.log(0.25)]]
     for rows in (1024, 3, 1):
         monkeypatch.setattr("regard.search.scoring.TOKENS_PER_READOUT", rows)
-        for found, row in zip(score(model, batch), expected, strict=True):
+        for found, row in zip(token_scores(model, batch), expected, strict=True):
             assert found == pytest.approx(row, abs=1e-12)
 
 
@@ -451,8 +451,8 @@ def test_top_p_keeps_the_smallest_set(weights: list[int], top_p: float) -> None:
 def test_draw_by_hand() -> None:
     p = torch.tensor([0.5, 0.25, 0.25, 0.0, 0.0]).expand(6, 5)
     noise = torch.tensor([0.0, 0.49, 0.5, 0.74, 0.75, 1 - 2**-24])
-    assert draw(p, noise).tolist() == [0, 0, 1, 1, 2, 2]
-    assert draw(p / 8, noise).tolist() == [0, 0, 1, 1, 2, 2]
+    assert draw_index(p, noise).tolist() == [0, 0, 1, 1, 2, 2]
+    assert draw_index(p / 8, noise).tolist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_the_seed_decides_the_samples() -> None:
@@ -478,7 +478,7 @@ def test_samples_obey_the_rules_and_keep_their_true_score() -> None:
         assert len({one.tokens for one in found}) > 5
         for one in found:
             assert allowed(config, one.tokens, len(source), tuple(prefix), [(A,), (C, D)])
-            [log_p] = score(model, batch_of([source], [[BEGIN, *one.tokens]]))
+            [log_p] = token_scores(model, batch_of([source], [[BEGIN, *one.tokens]]))
             assert one.score == pytest.approx(sum(log_p), abs=1e-9)
 
 

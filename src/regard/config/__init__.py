@@ -28,12 +28,12 @@ Tree = dict[str, Any]
 C = TypeVar("C", bound=BaseModel)
 MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 """pydantic's types of error for what should be a mapping."""
-CHARACTERS = 1 << 20
-LEVELS = 50
-VALUES = 100_000
-DIGITS = 100
+MAX_YAML_CHARACTERS = 1 << 20
+MAX_YAML_LEVELS = 50
+MAX_YAML_VALUES = 100_000
+MAX_NUMBER_DIGITS = 100
 """The most that a YAML text may have; levels and values are counted with every alias expanded."""
-TOO_DEEP = f"more than {LEVELS} levels"
+TOO_DEEP = f"more than {MAX_YAML_LEVELS} levels"
 PARSING = Lock()  # two threads that parse at once fail with a SystemError (Python 3.11)
 
 
@@ -87,7 +87,7 @@ class _Loader(yaml.SafeLoader):
     def fetch_flow_collection_start(self, kind: type[yaml.Token]) -> None:
         """PyYAML looks at every open bracket for every token: a megabyte of brackets would take
         hours."""
-        if self.flow_level > LEVELS:
+        if self.flow_level > MAX_YAML_LEVELS:
             raise yaml.scanner.ScannerError(None, None, TOO_DEEP, self.get_mark())
         super().fetch_flow_collection_start(kind)
 
@@ -98,8 +98,10 @@ class _Loader(yaml.SafeLoader):
         while left:
             node, level = left.pop()
             values += 1
-            if level > LEVELS or values > VALUES:
-                problem = TOO_DEEP if level > LEVELS else f"more than {VALUES:,} values"
+            if level > MAX_YAML_LEVELS or values > MAX_YAML_VALUES:
+                problem = (
+                    TOO_DEEP if level > MAX_YAML_LEVELS else f"more than {MAX_YAML_VALUES:,} values"
+                )
                 raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
             if isinstance(node, yaml.CollectionNode):
                 below = chain(*node.value) if isinstance(node, yaml.MappingNode) else node.value
@@ -116,7 +118,7 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
     def construct_int(self, node: yaml.ScalarNode) -> int:
-        if len(node.value) > DIGITS:
+        if len(node.value) > MAX_NUMBER_DIGITS:
             raise ValueError("Python cannot print a number of thousands of digits")
         return int(node.value, {"0o": 8, "0x": 16}.get(node.value[:2], 10))
 
@@ -161,7 +163,7 @@ def read_yaml(path: Path) -> Tree:
         if path.exists() and not path.is_file():
             raise ConfigError("is not a regular file", where=str(path), hint="give a .yaml file")
         with path.open(encoding="utf-8") as file:
-            text = file.read(CHARACTERS + 1)
+            text = file.read(MAX_YAML_CHARACTERS + 1)
     except FileNotFoundError:
         raise ConfigError("there is no such recipe", where=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -191,8 +193,8 @@ def parse_yaml(text: str, where: str) -> Tree:
 )  # PyYAML takes some 10 ms for a recipe, and a command reads that of its run several times
 def _load(text: str) -> object:
     """What a YAML text stands for. Whatever the parser raises becomes a YAMLError."""
-    if len(text) > CHARACTERS:
-        raise yaml.YAMLError(f"more than {CHARACTERS:,} characters")
+    if len(text) > MAX_YAML_CHARACTERS:
+        raise yaml.YAMLError(f"more than {MAX_YAML_CHARACTERS:,} characters")
     try:
         return yaml.load(text, Loader=_Loader)
     except RecursionError:
@@ -220,7 +222,7 @@ def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
             value = _copy(_load(text))
         except yaml.YAMLError:
             raise ConfigError(f"the value {text!r} is not valid YAML", where=path) from None
-        if path.count(".") >= LEVELS:
+        if path.count(".") >= MAX_YAML_LEVELS:
             raise ConfigError(f"the key has {TOO_DEEP}", where=path)
         _put(tree, path.split("."), value, path)
     return tree
@@ -249,7 +251,7 @@ def _put(tree: Tree, keys: list[str], value: Any, path: str) -> None:
 
 
 def _index(items: list[Any], key: str, path: str) -> int:
-    if key.isdecimal() and len(key) <= DIGITS and int(key) < len(items):
+    if key.isdecimal() and len(key) <= MAX_NUMBER_DIGITS and int(key) < len(items):
         return int(key)
     hint = f"allowed: 0 to {len(items) - 1}" if items else "the list is empty"
     if items and not key.isdecimal():

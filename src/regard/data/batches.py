@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from typing_extensions import TypeVar
 
-from regard.text.spelling import Letters, UnknownWord, letters_of, unknown_in
+from regard.text.spelling import CharacterIds, UnknownWord, letters_of, unknown_in
 
 NO_TAG = -100
 """The label of a token without one. torch's cross-entropy ignores it by default."""
@@ -83,12 +83,12 @@ class Spelling(Tensors):
 
     @staticmethod
     def of(
-        places: Sequence[tuple[int, int]], words: Sequence[Letters], shape: tuple[int, int]
+        places: Sequence[tuple[int, int]], words: Sequence[CharacterIds], shape: tuple[int, int]
     ) -> Spelling | None:
         """`places` are the row and the column of each word; None if there are no words."""
         if not words:
             return None
-        numbers: dict[Letters, int] = {}
+        numbers: dict[CharacterIds, int] = {}
         numbers_P = torch.tensor([numbers.setdefault(word, len(numbers) + 1) for word in words])
         rows_P, columns_P = torch.tensor(places).T
         numbers_BL = torch.zeros(shape, dtype=torch.long)
@@ -99,7 +99,7 @@ class Spelling(Tensors):
     def of_rows(rows: Sequence[Sequence[int]]) -> Spelling | None:
         """For rows of tokens that are padded on the right."""
         places: list[tuple[int, int]] = []
-        words: list[Letters] = []
+        words: list[CharacterIds] = []
         for row, ids in enumerate(rows):
             for column, token in unknown_in(ids):
                 places.append((row, column))

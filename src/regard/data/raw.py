@@ -31,7 +31,7 @@ from regard.errors import ColumnError, DataError, Problem
 from regard.text.access import is_inside
 from regard.text.files import BINARY_HINT, TextFile, files_below, matching
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
-from regard.text.spelling import Letters, letters_of, unknown_in
+from regard.text.spelling import CharacterIds, letters_of, unknown_in
 from regard.text.tokenizers import Tokenizer
 
 Texts = Literal[
@@ -365,7 +365,7 @@ class RawTokens:
         columns = self.pieces.columns
         starts = self.pieces.columns["text"].offsets
         places = list[tuple[int, int]]()
-        words = list[Letters]()
+        words = list[CharacterIds]()
         for row, column in zip(*np.nonzero(unknown_BL), strict=True):
             place = int(places_BL[row, column])
             piece = int(np.searchsorted(starts, place, side="right")) - 1

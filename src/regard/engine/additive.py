@@ -160,6 +160,6 @@ def steps_with_one_gradient(
     return lambda q_B1A: step.apply(gradients, rectified, bias_B1S, q_B1A, *memory)  # type: ignore[no-untyped-call]
 
 
-STEPS: list[tuple[Callable[[Tensor], bool], Callable[..., Attend]]] = [
+ADDITIVE_STEPS: list[tuple[Callable[[Tensor], bool], Callable[..., Attend]]] = [
     (is_training, steps_with_one_gradient),
 ]

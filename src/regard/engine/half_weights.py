@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.engine import is_plain
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+HALF_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class CastTogether(torch.autograd.Function):
@@ -76,12 +76,12 @@ class HalfWeights:
         computed."""
         alone = accelerator.num_processes == 1 and not accelerator.is_fsdp2
         on_gpu = accelerator.device.type == "cuda"
-        return accelerator.mixed_precision in DTYPES and on_gpu and alone and not is_plain()
+        return accelerator.mixed_precision in HALF_DTYPES and on_gpu and alone and not is_plain()
 
     @classmethod
     def of(cls, module: nn.Module, accelerator: Accelerator) -> HalfWeights:
         """Weights in the precision of a training."""
-        return cls(module, DTYPES[accelerator.mixed_precision])
+        return cls(module, HALF_DTYPES[accelerator.mixed_precision])
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

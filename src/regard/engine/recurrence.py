@@ -116,7 +116,7 @@ def read_by_cells(
     return x_BSD, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
 
 
-ENCODERS: list[tuple[Callable[[Padded], bool], Callable[..., tuple[Tensor, Carry]]]] = [
+RECURRENT_ENCODERS: list[tuple[Callable[[Padded], bool], Callable[..., tuple[Tensor, Carry]]]] = [
     (lambda source: isinstance(source, Rounded), read_by_cells),
     (lambda source: True, read_packed),
 ]
@@ -231,7 +231,7 @@ def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterat
         first = last
 
 
-class Rows(Protocol):
+class SelectableRows(Protocol):
     """What a decoder attends to: `Memory` in layers/scores.py."""
 
     def __getitem__(self, rows_R: Tensor) -> Self: ...
@@ -241,7 +241,7 @@ def loop_over_segments(
     steps: Callable[[Any], Callable[[Tensor, Carry], tuple[Carry, Tensor]]],
     words_BTG: Tensor,
     carry: Carry,
-    memory: Rows,
+    memory: SelectableRows,
     lengths_B: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """`unroll` without sentences that have ended; their states and contexts are zero."""

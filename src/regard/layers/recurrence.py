@@ -15,28 +15,27 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.data.batches import Padded
 from regard.engine import first_that_applies
 from regard.engine.recurrence import (
-    ENCODERS,
     LOOPS,
     LSTM_CELLS,
     LSTM_LAYERS,
+    RECURRENT_ENCODERS,
     in_step_precision,
     join_directions,
     read_texts,
 )
+from regard.engine.recurrence import Carry as Carry
+from regard.engine.recurrence import LayerCarry as LayerCarry
 from regard.layers.linear import Linear, linear
 from regard.layers.scores import Memory
 
-Cell = Literal["rnn", "gru", "lstm"]
-Carry = tuple[Tensor, ...]
-"""The recurrent state of all layers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an
-LSTM."""
+CellKind = Literal["rnn", "gru", "lstm"]
 
-LAYERS: dict[Cell, type[nn.RNN | nn.GRU | nn.LSTM]] = {
+RECURRENT_LAYERS: dict[CellKind, type[nn.RNN | nn.GRU | nn.LSTM]] = {
     "rnn": nn.RNN,
     "gru": nn.GRU,
     "lstm": nn.LSTM,
 }
-CELLS: dict[Cell, type[nn.RNNCell | nn.GRUCell | nn.LSTMCell]]
+CELLS: dict[CellKind, type[nn.RNNCell | nn.GRUCell | nn.LSTMCell]]
 CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 
 
@@ -51,7 +50,7 @@ def as_torch(carry: Carry) -> Tensor | Carry:
 
 
 def recurrent_layers(
-    cell: Cell,
+    cell: CellKind,
     input_width: int,
     hidden: int,
     layers: int,
@@ -61,7 +60,7 @@ def recurrent_layers(
 ) -> nn.RNN | nn.GRU | nn.LSTM:
     """torch's recurrent layers, with dropout between them."""
     between = dropout if layers > 1 else 0.0  # torch warns about dropout that has no effect
-    return LAYERS[cell](
+    return RECURRENT_LAYERS[cell](
         input_width, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=between
     )
 
@@ -76,7 +75,7 @@ class RecurrentEncoder(nn.Module):
 
     def __init__(
         self,
-        cell: Cell,
+        cell: CellKind,
         input_width: int,
         hidden: int,
         layers: int = 1,
@@ -94,7 +93,7 @@ class RecurrentEncoder(nn.Module):
     def forward(self, x_BSD: Tensor, source: Padded) -> tuple[Tensor, Carry]:
         """All states h_BSD (zero on padding), and the last state of each layer, both directions
         concatenated."""
-        if read := first_that_applies(ENCODERS, source):
+        if read := first_that_applies(RECURRENT_ENCODERS, source):
             return read(self.rnn, x_BSD, source, partial(cell_step, self.cell))
         packed = pack_padded_sequence(
             x_BSD, source.host_lengths_B, batch_first=True, enforce_sorted=False
@@ -120,7 +119,7 @@ class Bridge(nn.Module):
     here both.
     """
 
-    def __init__(self, cell: Cell, encoder_width: int, decoder_width: int) -> None:
+    def __init__(self, cell: CellKind, encoder_width: int, decoder_width: int) -> None:
         super().__init__()
         parts = 2 if cell == "lstm" else 1
         self.W_s = nn.ModuleList(Linear(encoder_width, decoder_width) for _ in range(parts))
@@ -147,7 +146,7 @@ FedStep = Callable[[Tensor, Tensor, Carry], Carry]
 """W_y y + b from `word_gates`, the vector that is fed, and the state -> the next state."""
 
 
-def fed_step(kind: Cell, cell: nn.RNNCellBase, fed_width: int) -> FedStep:
+def fed_step(kind: CellKind, cell: nn.RNNCellBase, fed_width: int) -> FedStep:
     """The steps of a cell whose input is a word and a fed vector. Its weights are cut out once for
     all steps."""
     W_fed = in_step_precision(cell.weight_ih[:, -fed_width:])
@@ -190,7 +189,7 @@ def unroll(
     return torch.stack(states, 1), torch.stack(contexts, 1)
 
 
-def cell_step(kind: Cell, input_RG: Tensor, state_RG: Tensor, carry: Carry) -> Carry:
+def cell_step(kind: CellKind, input_RG: Tensor, state_RG: Tensor, carry: Carry) -> Carry:
     """One step of a cell, given Wx + b and Uh + b:
 
     rnn     h' = tanh(Wx + Uh)
@@ -223,7 +222,9 @@ class FedCells(nn.Module):
     """Recurrent layers whose first layer reads a word and the output of the step before (input
     feeding)."""
 
-    def __init__(self, cell: Cell, width: int, hidden: int, layers: int, dropout: float) -> None:
+    def __init__(
+        self, cell: CellKind, width: int, hidden: int, layers: int, dropout: float
+    ) -> None:
         """`width` is that of a word and of the output."""
         super().__init__()
         self.kind = cell
@@ -245,10 +246,6 @@ class FedCells(nn.Module):
 
 
 # An LSTM layer with projection, clipping and weight dropout
-
-
-LayerCarry = tuple[Tensor, Tensor]
-"""The state of one LSTM layer: its output h [B, D] and its memory c [B, hidden]."""
 
 
 class LSTMLayer(nn.Module):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.data.batches import real_positions
 from regard.engine import first_that_applies
-from regard.engine.additive import STEPS
+from regard.engine.additive import ADDITIVE_STEPS
 from regard.layers.attention import record
 from regard.layers.linear import Linear, linear
 
@@ -108,7 +108,7 @@ class SummedAttention(ScoredAttention):
         return self.v(torch.relu(sum_BQSA) if self.rectified else torch.tanh(sum_BQSA)).squeeze(-1)
 
     def attend_to(self, memory: Memory) -> Callable[[Tensor], Tensor]:
-        if steps := first_that_applies(STEPS, memory.keys_BSA):
+        if steps := first_that_applies(ADDITIVE_STEPS, memory.keys_BSA):
             attend = steps(
                 memory.keys_BSA, memory.h_BSD, self.v.weight[0], memory.visible_BS, self.rectified
             )

@@ -13,7 +13,16 @@ from torch import Tensor
 from regard.data.batches import Batch, Padded
 from regard.layers.embeddings import Readout, Tie
 from regard.layers.linear import Linear
-from regard.layers.recurrence import CELLS, Carry, Cell, FedStep, Step, fed_step, unroll, word_gates
+from regard.layers.recurrence import (
+    CELLS,
+    Carry,
+    CellKind,
+    FedStep,
+    Step,
+    fed_step,
+    unroll,
+    word_gates,
+)
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
 from regard.models.base import (
     Output,
@@ -44,7 +53,7 @@ class BahdanauConfig(RecurrentConfig):
     kind: Literal["bahdanau"] = "bahdanau"
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
-    cell: Cell = "gru"
+    cell: CellKind = "gru"
     """The recurrent cell: plain RNN, GRU (the paper's, in torch's variant) or LSTM."""
     score: Literal["additive", "concat", "fully_connected"] = "additive"
     """How a decoder state s is scored against an encoder state h: the paper's v_a . tanh(W_a s +

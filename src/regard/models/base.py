@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.config import Config
 from regard.data.batches import Padded, TextBatch, real_positions
 from regard.layers.embeddings import Embedding, Tie, tied_embeddings
-from regard.layers.recurrence import Bridge, Carry, Cell, RecurrentEncoder
+from regard.layers.recurrence import Bridge, Carry, CellKind, RecurrentEncoder
 from regard.layers.scores import Memory
 from regard.text.vectors import VectorsConfig
 
@@ -24,6 +24,11 @@ Pooling = Literal["mean", "first", "last"]
 """One vector for a text: the mean of its token vectors, or that of its first or last token."""
 HeadPooling = Literal["first", "last", "mean", "max"]
 """The same under a head, where the largest value of each dimension is a choice too."""
+
+
+TOKENS_PER_READOUT = 1024
+"""Positions whose logits are computed together when a model is measured: logits need far more memory
+than hidden states."""
 
 
 class ModelConfig(Config):
@@ -182,7 +187,7 @@ class RecurrentConfig(ModelConfig):
     reads = "source"
     generates = True
 
-    cell: Cell = "lstm"
+    cell: CellKind = "lstm"
     """The recurrent cell: plain RNN, GRU or LSTM."""
     embedding: int = Field(256, ge=1)
     """Width of the token embeddings."""
@@ -238,16 +243,16 @@ class Output:
 # Models that write text
 
 
-M = TypeVar("M", Memory, Tensor, None)
+MemoryT = TypeVar("MemoryT", Memory, Tensor, None)
 
 
 @dataclass(frozen=True)
-class RecurrentState(Generic[M]):
+class RecurrentState(Generic[MemoryT]):
     """The state of a recurrent decoder: per row its carry, per source what it reads of the source
     in each step."""
 
     carry: Carry  # each part [..., R, D]
-    memory: M
+    memory: MemoryT
 
     def select(self, rows_BW: Tensor) -> Self:
         """The state of these rows, in this order, as every state of a `Generator` gives it.
@@ -348,6 +353,14 @@ class Contextual(nn.Module):
     output: Any  # the module that `readout` runs; None under a head that does not need it
     next_sentence: Any  # BERT's head for next-sentence prediction; None under another head
     by_token: bool = False  # whether the head above it has an answer for each token
+
+    def prepare_for_head(self, *, keep_readout: bool, by_token: bool) -> None:
+        """Drop the modules that only pre-training needs. `by_token`: whether the head above has an
+        answer for each token."""
+        self.by_token = by_token
+        self.next_sentence = None
+        if not keep_readout:
+            self.output = None
 
     def depth_of(self, name: str) -> int:
         """The layer of a weight: 0 for the embeddings, 1 for the first layer; the last for weights

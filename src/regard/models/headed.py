@@ -82,7 +82,7 @@ class Headed(nn.Module):
         self,
         base: Contextual,
         config: HeadConfig,
-        head: Callable[[int], nn.Module],
+        head: Callable[[int], Head],
         linear: LinearModel | None = None,
     ) -> None:
         """`head` builds the head for the width of its input."""
@@ -104,7 +104,7 @@ class Headed(nn.Module):
         )
         self.head = head(base.width if self.bilstm is None else self.bilstm.width)
         reads_last_layer = self.mix is None and self.bilstm is None
-        self.reads_first_token = reads_last_layer and getattr(self.head, "pooling", None) == "first"
+        self.reads_first_token = reads_last_layer and self.head.pooling == "first"
         freeze = config.freeze
         for name, parameter in base.named_parameters():
             if freeze == "all" or (freeze > 0 and base.depth_of(name) <= freeze):
@@ -169,10 +169,7 @@ def build_base(
     """
     base: Contextual = MODELS[config.kind].build(config, vocabulary_size, **options)
     assert config.causal or not keep_readout
-    base.by_token = by_token
-    base.next_sentence = None
-    if not keep_readout:
-        base.output = None
+    base.prepare_for_head(keep_readout=keep_readout, by_token=by_token)
     return base
 
 
@@ -199,6 +196,9 @@ def weights_for(model: Headed, weights: Mapping[str, Tensor]) -> dict[str, Tenso
 
 class Head(nn.Module):
     """Dropout and a linear layer, with weights from N(0, 0.02) as in BERT and GPT."""
+
+    pooling: HeadPooling | None = None
+    """How the head makes one vector of a text; None if it reads all tokens."""
 
     def __init__(self, width: int, outputs: int, *, dropout: float, pooler: bool = False) -> None:
         super().__init__()

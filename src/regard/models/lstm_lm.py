@@ -27,7 +27,7 @@ from regard.models.base import (
     rate_of_recurrence,
 )
 
-Carry = tuple[LayerCarry, ...]  # the recurrent state of all layers, the first layer first
+LayerCarries = tuple[LayerCarry, ...]  # the recurrent state of all layers, the first layer first
 
 
 class LSTMLanguageModelConfig(ModelConfig):
@@ -110,7 +110,7 @@ class LockedDropout(nn.Module):
 class CarriedOutput(Output):
     """Hidden states, and the recurrent state after the last token."""
 
-    carry: Carry
+    carry: LayerCarries
 
 
 class LSTMLanguageModel(LanguageModel):
@@ -151,7 +151,9 @@ class LSTMLanguageModel(LanguageModel):
             x_BLD = x_BLD * kept_V1[ids_BL]
         return self.input_dropout(x_BLD)
 
-    def read(self, text: Padded, carry: Carry | None = None) -> tuple[list[Tensor], Carry]:
+    def read(
+        self, text: Padded, carry: LayerCarries | None = None
+    ) -> tuple[list[Tensor], LayerCarries]:
         """The states of all layers, embeddings first, and the recurrent state after each text's
         last token."""
         equal_lengths = bool((text.host_lengths_B == text.ids_BL.shape[1]).all())
@@ -168,7 +170,7 @@ class LSTMLanguageModel(LanguageModel):
             carries.append(after)
         return outputs, tuple(carries)
 
-    def forward(self, batch: TextBatch, carry: Carry | None = None) -> CarriedOutput:
+    def forward(self, batch: TextBatch, carry: LayerCarries | None = None) -> CarriedOutput:
         """Start from the recurrent state `carry`, or from zeros."""
         outputs, after = self.read(batch.text.inputs, carry)
         return CarriedOutput(self.output_dropout(outputs[-1]), after)

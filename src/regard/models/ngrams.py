@@ -32,7 +32,7 @@ class Grams(NamedTuple):
     values_BK: Tensor
 
 
-class Words(NamedTuple):
+class WordSeparators(NamedTuple):
     """The tokens by which an n-gram is kept from reaching from one word into the next."""
 
     space: int
@@ -68,7 +68,7 @@ def word_hashes(ids_BL: Tensor, is_space_BL: Tensor) -> tuple[Tensor, Tensor, Te
     return torch.stack(words, 1), pairs_BL, ends_BL, ends_BL & (pairs_BL > 0)
 
 
-def summed(keys_BK: Tensor, *values_BK: Tensor) -> tuple[Tensor, ...]:
+def summed_by_key(keys_BK: Tensor, *values_BK: Tensor) -> tuple[Tensor, ...]:
     """Each distinct key of a row once, with the sums of its values; rows end with zeros."""
     keys_BK, order_BK = keys_BK.sort(dim=1)
     is_new_BK = F.pad(keys_BK[:, 1:] != keys_BK[:, :-1], (1, 0))
@@ -95,6 +95,10 @@ class LinearModel(nn.Module):
         """The rows of W and their factors in x, each [..., K]."""
         raise NotImplementedError
 
+    def fitted_features(self, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
+        """`features` of the vectors that have a label, each [P, K]."""
+        return self.features(batch)
+
     def forward(self, batch: LabelledBatch) -> Tensor:
         """[..., Y] for each vector."""
         places_BK, values_BK = self.features(batch)
@@ -111,7 +115,7 @@ class LinearModel(nn.Module):
 
         `loss` maps the outputs [B, Y] for all vectors of the batches and their targets to a sum.
         """
-        x = Vectors([self.features(batch) for batch in batches])
+        x = Vectors([self.fitted_features(batch) for batch in batches])
         w = torch.zeros(len(x.columns), self.W.shape[1], requires_grad=True)
         b = torch.zeros(self.W.shape[1], requires_grad=True)
         optimiser = torch.optim.LBFGS(
@@ -157,7 +161,7 @@ class NgramModel(LinearModel):
     idf_R: Tensor
 
     def __init__(
-        self, rows: int, outputs: int, words: Words | None, compared: Compared | None
+        self, rows: int, outputs: int, words: WordSeparators | None, compared: Compared | None
     ) -> None:
         """`compared`: how two texts are compared; None for a single text."""
         blocks = {None: 1, "similarity": 2, "classes": 4}[compared]
@@ -194,7 +198,7 @@ class NgramModel(LinearModel):
         keys_BK = torch.cat(
             [own % self.rows + order * self.rows for order, own in enumerate(keys)], 1
         )
-        return Grams(*summed(keys_BK, torch.cat(is_whole, 1).float()))
+        return Grams(*summed_by_key(keys_BK, torch.cat(is_whole, 1).float()))
 
     def weighted(self, text: Padded) -> Grams:
         """The vector of each text before it is divided by its length."""
@@ -214,7 +218,7 @@ class NgramModel(LinearModel):
             torch.where(own, values_BK, zeros_BK).reshape(pairs_XJ.shape)
             for own in (first_B, ~first_B)
         ]
-        pairs_XJ, u_XJ, v_XJ = summed(pairs_XJ, *sides)
+        pairs_XJ, u_XJ, v_XJ = summed_by_key(pairs_XJ, *sides)
         kinds = [pairs_XJ // self.rows == kind for kind in range(self.kinds)]
         c_XN = torch.stack(
             [F.cosine_similarity(u_XJ * own_XJ, v_XJ * own_XJ) for own_XJ in kinds], 1
@@ -264,7 +268,7 @@ class WindowModel(LinearModel):
         self.register_buffer("characters_VC", characters_VC, persistent=False)
 
     def features(self, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
-        """[B, L, K]; [P, K] for the words that have a label, when the model is fitted."""
+        """[B, L, K]."""
         text = batch.text
         characters_PC, index_BL = distinct_words(self.characters_VC, text.ids_BL, text.spelling)
         lower_P = hash_of(lower(characters_PC))
@@ -288,18 +292,12 @@ class WindowModel(LinearModel):
         ]
         numbers_K = torch.arange(1, len(keys) + 1, device=text.ids_BL.device)
         keys_BLK = (torch.stack(keys, -1) * FACTOR + numbers_K * 7919) % MODULUS % len(self.W)
-        if self.is_fitted_on_labels:
-            keys_BLK = keys_BLK[batch.labels != NO_TAG]
         return keys_BLK, torch.ones_like(keys_BLK, dtype=self.W.dtype)
 
-    is_fitted_on_labels = False
-
-    def fit(
-        self, batches: Sequence[LabelledBatch], targets: Tensor, loss: Loss, strength: float
-    ) -> None:
-        self.is_fitted_on_labels = True
-        super().fit(batches, targets, loss, strength)
-        self.is_fitted_on_labels = False
+    def fitted_features(self, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
+        has_label_BL = batch.labels != NO_TAG
+        keys_BLK, values_BLK = self.features(batch)
+        return keys_BLK[has_label_BL], values_BLK[has_label_BL]
 
 
 def hash_of(values_PC: Tensor) -> Tensor:

@@ -13,14 +13,13 @@ from regard.data.batches import NO_TAG, MaskedBatch, TextBatch
 from regard.data.epochs import Rows
 from regard.data.raw import Pieces
 from regard.engine.shapes import PackedMaskedBatch
-from regard.models.base import LanguageModel, device_of, real_BL
+from regard.models.base import TOKENS_PER_READOUT, LanguageModel, device_of, real_BL
 from regard.models.bert import BERT
 from regard.models.elmo import ELMo
-from regard.models.lstm_lm import Carry, LSTMLanguageModel
+from regard.models.lstm_lm import LayerCarries, LSTMLanguageModel
 from regard.models.word2vec import Word2Vec
 from regard.objectives.cross_entropy import Objective, VocabularyLoss
 
-ROWS_AT_ONCE = 1024  # positions whose logits are in memory together when accuracy is measured
 Predicted = tuple[Tensor, Tensor]
 """The hidden states [P, D] of all positions that predict a token, text by text, and these tokens
 [P]."""
@@ -35,8 +34,8 @@ class TextLoss(VocabularyLoss):
         return torch.stack([self.total(*predicted) for predicted in directions]).mean(0)
 
     def predicted(
-        self, batch: TextBatch, carry: Carry | None = None
-    ) -> tuple[tuple[Predicted, ...], Carry | None]:
+        self, batch: TextBatch, carry: LayerCarries | None = None
+    ) -> tuple[tuple[Predicted, ...], LayerCarries | None]:
         """What is predicted in each direction, and the recurrent state if it is carried."""
         raise NotImplementedError
 
@@ -47,14 +46,14 @@ class NextToken(TextLoss):
     model: LanguageModel
 
     def predicted(
-        self, batch: TextBatch, carry: Carry | None = None
+        self, batch: TextBatch, carry: LayerCarries | None = None
     ) -> tuple[tuple[Predicted, ...], None]:
         return (batch.text.predicted(self.model(batch).hidden_BTD),), None
 
 
 class CarriedNextToken(TextLoss):
-    """The same for a stream: a batch starts from the recurrent state of the batch before (truncated
-    back-propagation).
+    """`NextToken` for a stream of text: a batch starts from the recurrent state of the batch before
+    (truncated back-propagation).
 
     A batch that does not continue the one before starts from zeros, and no gradient flows into
     earlier batches.
@@ -63,13 +62,15 @@ class CarriedNextToken(TextLoss):
     model: LSTMLanguageModel
     carries = True
 
-    def forward(self, batch: TextBatch, carry: Carry | None = None) -> tuple[Tensor, Carry]:  # type: ignore[override]
+    def forward(  # type: ignore[override]
+        self, batch: TextBatch, carry: LayerCarries | None = None
+    ) -> tuple[Tensor, LayerCarries]:
         (predicted,), carry = self.predicted(batch, carry)
         return self.total(*predicted), carry
 
     def predicted(
-        self, batch: TextBatch, carry: Carry | None = None
-    ) -> tuple[tuple[Predicted, ...], Carry]:
+        self, batch: TextBatch, carry: LayerCarries | None = None
+    ) -> tuple[tuple[Predicted, ...], LayerCarries]:
         start = None
         rows = len(batch.text)
         if batch.carries and carry is not None:  # a batch may have fewer rows than the one before
@@ -88,7 +89,7 @@ class SequenceAutoencoder(TextLoss):
     model: LSTMLanguageModel
 
     def predicted(
-        self, batch: TextBatch, carry: Carry | None = None
+        self, batch: TextBatch, carry: LayerCarries | None = None
     ) -> tuple[tuple[Predicted, ...], None]:
         return (batch.text.predicted(self.model.reconstruct(batch).hidden_BTD),), None
 
@@ -106,7 +107,7 @@ class BothDirections(TextLoss):
     model: ELMo
 
     def predicted(
-        self, batch: TextBatch, carry: Carry | None = None
+        self, batch: TextBatch, carry: LayerCarries | None = None
     ) -> tuple[tuple[Predicted, ...], None]:
         output = self.model(batch)
         inputs = batch.text.inputs
@@ -127,7 +128,7 @@ def predicted_by(
         yield rows, predicted
 
 
-def carry_to(carry: Carry | None, device: torch.device) -> Carry | None:
+def carry_to(carry: LayerCarries | None, device: torch.device) -> LayerCarries | None:
     return (
         None if carry is None else tuple((h_BD.to(device), c_BD.to(device)) for h_BD, c_BD in carry)
     )
@@ -236,7 +237,8 @@ def masked_sums(model: BERT, batch: MaskedBatch) -> dict[str, float]:
     sums = dict.fromkeys(("loss", "correct", "next_loss", "next_correct", "pairs"), 0.0)
     sums["masked"] = len(batch.labels_P)
     parts = (
-        torch.split(x, ROWS_AT_ONCE) for x in (masked_states(hidden_BLD, batch), batch.labels_P)
+        torch.split(x, TOKENS_PER_READOUT)
+        for x in (masked_states(hidden_BLD, batch), batch.labels_P)
     )
     for hidden_PD, labels_P in zip(*parts, strict=True):
         logits_PV = model.readout(hidden_PD)

@@ -10,7 +10,7 @@ from regard.config import Tree, apply_overrides
 from regard.errors import ConfigError, DecodeError
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.recipes.resolved import ResolvedRecipe, with_training
-from regard.search.config import SAMPLING, WIDEST
+from regard.search.config import MAX_BEAM, SAMPLING
 from regard.tasks import TASKS, Task
 
 CHANGEABLE_AFTER_TRAINING = ("search", "evaluation", "data.encoding")
@@ -125,7 +125,7 @@ def _fit_beam(search: Tree, options: SearchOptions) -> None:
     """Widen the recipe's own beam to hold the n best; samples need no beam."""
     samples = search.get("sample") is True
     search["beam"] = 1 if samples else max(options.nbest or 1, search["beam"])
-    if options.beam is None and search["beam"] > WIDEST:
+    if options.beam is None and search["beam"] > MAX_BEAM:
         raise ConfigError(
-            f"should be less than or equal to {WIDEST}, not {options.nbest}", where="--nbest"
+            f"should be less than or equal to {MAX_BEAM}, not {options.nbest}", where="--nbest"
         )

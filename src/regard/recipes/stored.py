@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.config import Tree, read_yaml
 from regard.models import config_of
-from regard.search.config import MOST
+from regard.search.config import LARGEST_VALUES
 from regard.tasks import TASKS
 
 FORMER_DEFAULTS: Tree = {
@@ -46,7 +46,9 @@ def as_stored(tree: Tree) -> Tree:
             section.pop(name, None)
     if isinstance(search := tree.get("search"), dict):
         limited = {
-            name: most for name, most in MOST.items() if isinstance(search.get(name), int | float)
+            name: most
+            for name, most in LARGEST_VALUES.items()
+            if isinstance(search.get(name), int | float)
         }
         search |= {name: min(search[name], most) for name, most in limited.items()}
     return tree

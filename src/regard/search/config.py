@@ -11,8 +11,8 @@ from regard.config import Config
 
 Normalisation = Literal["none", "mean", "wu", "reward"]  # how log P is normalised for length
 SAMPLING = ("temperature", "top_k", "top_p")  # fields for sampling only
-WIDEST = 1000  # the largest beam
-MOST = {
+MAX_BEAM = 1000  # the largest beam
+LARGEST_VALUES = {
     "coverage_penalty": 100,
     "repetition_penalty": 100,
     "max_length_ratio": 100,
@@ -28,7 +28,7 @@ class SearchConfig(Config):
 
     sample: bool = False
     """Sample the output from the model's distribution instead of searching for the best one."""
-    beam: int = Field(5, ge=1, le=WIDEST)
+    beam: int = Field(5, ge=1, le=MAX_BEAM)
     """Beam size: the number of hypotheses kept in each step; 1 is greedy search, and the only value
     for sampling. Memory and time grow with it, and beyond 10 or 20 outputs hardly change."""
     nbest: int = Field(1, ge=1, le=10_000)
@@ -41,11 +41,11 @@ class SearchConfig(Config):
     length_penalty: float = Field(1.0, ge=0, le=10)
     """alpha of the `normalisation`: 0 ranks by log P, larger values favour longer outputs; with
     `mean`, 1 is the mean log P per token. No effect with `normalisation: none`."""
-    coverage_penalty: float = Field(0.0, ge=0, le=MOST["coverage_penalty"])
+    coverage_penalty: float = Field(0.0, ge=0, le=LARGEST_VALUES["coverage_penalty"])
     """beta of the coverage penalty (Wu 2016), which ranks an output lower if it left parts of the
     source unattended; 0.2 in the paper. Only for models with attention over the source, and slower.
     0 is off."""
-    repetition_penalty: float = Field(1.0, ge=1, le=MOST["repetition_penalty"])
+    repetition_penalty: float = Field(1.0, ge=1, le=LARGEST_VALUES["repetition_penalty"])
     """Factor of the log P of a token that the output already contains, in every ranking and in
     sampling. 1 is off, 1.2 is usual (Keskar 2019). The score stays the model's log P."""
     no_repeat_ngram: int | None = Field(None, ge=1)
@@ -62,18 +62,18 @@ class SearchConfig(Config):
     as many as a source may have."""
     max_length: int | None = Field(None, ge=1)
     """The most tokens of an output, whatever the length of the source."""
-    max_length_ratio: float = Field(2.0, ge=0, le=MOST["max_length_ratio"])
+    max_length_ratio: float = Field(2.0, ge=0, le=LARGEST_VALUES["max_length_ratio"])
     """The most output tokens per source token; `max_length_offset` is added."""
-    max_length_offset: int = Field(50, ge=0, le=MOST["max_length_offset"])
+    max_length_offset: int = Field(50, ge=0, le=LARGEST_VALUES["max_length_offset"])
     """Output tokens allowed in addition to `max_length_ratio` times the length of the source."""
     min_length_ratio: float = Field(0.0, ge=0)
     """The fewest output tokens per source token, rounded up."""
     unknown: bool = False
     """Whether an output may contain `<unk>`. The score is the model's log P either way."""
-    temperature: float = Field(1.0, gt=0, le=MOST["temperature"])
+    temperature: float = Field(1.0, gt=0, le=LARGEST_VALUES["temperature"])
     """Sampling: logits are divided by this; below 1 the distribution is sharper, above 1 flatter.
     Without sampling, leave out this field and the next two, or set them to null."""
-    top_k: int | None = Field(None, ge=1, le=MOST["top_k"])
+    top_k: int | None = Field(None, ge=1, le=LARGEST_VALUES["top_k"])
     """Sampling: only among the k most probable tokens."""
     top_p: float = Field(1.0, gt=0, le=1)
     """Sampling: only among the smallest set of tokens with this share of the probability, after

@@ -29,7 +29,7 @@ from regard.search.hypotheses import (
     source_attention,
 )
 from regard.search.observers import Observer
-from regard.search.rules import SPECIAL, UNCONSTRAINED, Constraints, Rules, Special
+from regard.search.rules import SPECIAL_TOKENS, UNCONSTRAINED, Constraints, Rules, SpecialTokens
 from regard.search.scoring import log_probabilities
 from regard.search.stopping import stop_if_given_up
 
@@ -41,7 +41,7 @@ def search(
     config: SearchConfig,
     *,
     constraints: Constraints = UNCONSTRAINED,
-    special: Special = SPECIAL,
+    special: SpecialTokens = SPECIAL_TOKENS,
     observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """The best `config.nbest` hypotheses (or as many samples) for each source, best first by
@@ -78,7 +78,7 @@ def _write(
     config: SearchConfig,
     rules: Rules,
     strategy: Beam | Sampling,
-    special: Special,
+    special: SpecialTokens,
     observer: Observer | None,
 ) -> Finished:
     """Run the model until every sentence is done."""
@@ -253,7 +253,7 @@ class Sampling:
     def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
         sorted_BWV, order_BWV = log_p_BWV.sort(dim=-1, descending=True, stable=True)
         noise_BW = self._noise_BWT[live.sentences_B, :, live.history_BWT.shape[-1]]
-        rank_BW1 = draw(truncated(sorted_BWV, *self._cut), noise_BW)[..., None]
+        rank_BW1 = draw_index(truncated(sorted_BWV, *self._cut), noise_BW)[..., None]
         total_BW = live.total_BW + sorted_BWV.gather(-1, rank_BW1)[..., 0]
         slots_BW = torch.arange(self.rows, device=total_BW.device).expand_as(total_BW)
         return Choice(slots_BW, order_BWV.gather(-1, rank_BW1)[..., 0], total_BW)
@@ -278,7 +278,7 @@ def truncated(log_p_V: Tensor, temperature: float, top_k: int | None, top_p: flo
     return p_V
 
 
-def draw(p_V: Tensor, noise: Tensor) -> Tensor:
+def draw_index(p_V: Tensor, noise: Tensor) -> Tensor:
     """The index where the cumulative sum of the weights [..., V] exceeds the noise, uniform in [0,
     1), times the total.
 

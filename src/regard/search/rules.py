@@ -21,7 +21,7 @@ from regard.text.vocabularies import BEGIN, END, PAD, UNK
 NO_TOKEN = -1  # pads lists of tokens
 
 
-class Special(NamedTuple):
+class SpecialTokens(NamedTuple):
     """The tokens of a vocabulary that a search must know; None if it has none."""
 
     begin: int = BEGIN  # what is read before the first token is written
@@ -33,7 +33,7 @@ class Special(NamedTuple):
     learns `<s>`."""
 
 
-SPECIAL = Special()
+SPECIAL_TOKENS = SpecialTokens()
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Rules:
         source: Ragged,
         config: SearchConfig,
         constraints: Constraints = UNCONSTRAINED,
-        special: Special = SPECIAL,
+        special: SpecialTokens = SPECIAL_TOKENS,
     ) -> None:
         device = source.device
         prefixes = constraints.prefixes

@@ -10,12 +10,9 @@ from torch import Tensor
 
 from regard.data.batches import Batch, TextBatch, real_positions
 from regard.layers.attention import recording
-from regard.models.base import Generator
+from regard.models.base import TOKENS_PER_READOUT, Generator
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Hypothesis, coverage, objective_of, source_attention
-
-# target tokens that the readout computes together: logits need far more memory than hidden states
-TOKENS_PER_READOUT = 1024
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
@@ -24,7 +21,7 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def score(model: Generator, batch: Batch[Any] | TextBatch) -> list[list[float]]:
+def token_scores(model: Generator, batch: Batch[Any] | TextBatch) -> list[list[float]]:
     """log P of each token of the targets (or texts) but the first, given those before it and the
     source, if any.
 
@@ -59,7 +56,7 @@ def as_hypotheses(model: Generator, batch: Batch[Any], config: SearchConfig) -> 
     covered_B = None
     theta = config.repetition_penalty
     with recording() if config.coverage_penalty > 0 else nullcontext() as recorded:
-        scores = score(model, batch)
+        scores = token_scores(model, batch)
     if recorded is not None:
         weights_BTS = source_attention(model, recorded)
         real_BT = real_positions(batch.target.lengths_B - 1, weights_BTS.shape[1])

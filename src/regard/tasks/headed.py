@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
@@ -30,8 +30,8 @@ from regard.data.store import Integers
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, RegardError
 from regard.models import MODELS, any_config, config_of
 from regard.models.base import Contextual, HeadPooling, device_of, refused_pooling
-from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead, build_base
-from regard.models.ngrams import Compared, LinearModel, Loss, NgramModel, Words
+from regard.models.headed import ApartHead, Head, HeadConfig, Headed, TextHead, build_base
+from regard.models.ngrams import Compared, LinearModel, Loss, NgramModel, WordSeparators
 from regard.tasks.raw import check_max_length, spelling_options
 from regard.tasks.task import (
     Done,
@@ -210,7 +210,7 @@ class HeadedTask(ExampleTask):
             training = {"learning_rate": 1e-3, "schedule": "linear"} | training
         return tree | {"head": head} | ({"training": training} if "training" in tree else {})
 
-    def make_head(self, width: int) -> nn.Module:
+    def make_head(self, width: int) -> Head:
         """The head for vectors of this width, fresh."""
         raise NotImplementedError
 
@@ -525,7 +525,11 @@ class TextLabelling(HeadedTask):
         if not head.linear:
             return None
         space = tokenizer.encode("a a")[1:-1] if self.recipe.tokenizer.kind == "character" else []
-        words = Words(space[0], tokenizer.special - {tokenizer.unk}) if len(space) == 1 else None
+        words = (
+            WordSeparators(space[0], tokenizer.special - {tokenizer.unk})
+            if len(space) == 1
+            else None
+        )
         compared: Compared | None = None
         if getattr(head, "apart", False):
             compared = "classes" if self.outputs is None else "similarity"

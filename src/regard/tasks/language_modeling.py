@@ -32,7 +32,7 @@ from regard.objectives.cross_entropy import perplexity
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Hypothesis
 from regard.search.rules import Constraints
-from regard.search.scoring import score
+from regard.search.scoring import token_scores
 from regard.tasks.raw import RawTextTask, check_max_length, spelling_options, token_losses
 from regard.tasks.task import (
     READ_TOKENS,
@@ -304,7 +304,7 @@ class LanguageModeling(WritingTask, RawTextTask):
         rows = readable(
             not_longer([[*before, *after]], model.longest, [Example.of_text("", "target")])
         )
-        [scores] = score(model, TextBatch(padded(rows, tokenizer.pad)).to(device_of(model)))
+        [scores] = token_scores(model, TextBatch(padded(rows, tokenizer.pad)).to(device_of(model)))
         return after, scores[-len(after) :]
 
     def encode_inputs(

@@ -40,8 +40,8 @@ from regard.search.decode import search
 from regard.search.external import ExternalModel
 from regard.search.hypotheses import Hypothesis
 from regard.search.observers import BestSoFar, Observer, Recorder, report_to
-from regard.search.rules import BannedTexts, Constraints, Limits, Special
-from regard.search.scoring import as_hypotheses, score
+from regard.search.rules import BannedTexts, Constraints, Limits, SpecialTokens
+from regard.search.scoring import as_hypotheses, token_scores
 from regard.tasks.task import (
     LONGEST,
     READ_TOKENS,
@@ -129,10 +129,10 @@ class WritingTask(Task):
         raise NotImplementedError
 
     @property
-    def special_tokens(self) -> Special:
+    def special_tokens(self) -> SpecialTokens:
         """The tokens that a search must know; a text is continued after `</s>`."""
         own = self.tokenizers[self.writes]
-        return Special(
+        return SpecialTokens(
             own.begin if self.writes == "target" else own.end, own.end, own.pad, own.unk, own.begin
         )
 
@@ -539,7 +539,7 @@ class TextToText(WritingTask):
             texts = [given for given in sources if not isinstance(given, Picture)]
             [scores] = model.token_scores(texts, [written])
         else:
-            [scores] = score(model, self.pairs(model, sources, [written]))
+            [scores] = token_scores(model, self.pairs(model, sources, [written]))
         return ids, scores[: len(ids)]
 
     def hypotheses(

@@ -27,9 +27,9 @@ ELISION = re.compile(
 )
 """A French or Italian word without its last vowel that stands apart: `l' homme`, `dell' arte`."""
 STOP = re.compile(r"(?<=[\w\"'’”»)\]]) [.,](?= |$)")
-CLOSING = re.compile(r" +(?=[.,?!:;%)\]}…](?: |$|[.,?!:;%)\]}…\"'’”]))")
-CLOSING_IN_FRENCH = re.compile(r" +(?=[.,)\]}…](?: |$|[.,)\]}…\"'’”]))")
-OPENING = re.compile(r"(?:(?<=^)|(?<= ))([(\[{¿¡]) +")
+BEFORE_CLOSING_SIGN = re.compile(r" +(?=[.,?!:;%)\]}…](?: |$|[.,?!:;%)\]}…\"'’”]))")
+BEFORE_CLOSING_SIGN_IN_FRENCH = re.compile(r" +(?=[.,)\]}…](?: |$|[.,)\]}…\"'’”]))")
+AFTER_OPENING_SIGN = re.compile(r"(?:(?<=^)|(?<= ))([(\[{¿¡]) +")
 QUOTES = re.compile(r'(?:^|(?<= ))" +(.+?) +"(?= |$|[.,?!:;)])')
 GUILLEMETS = re.compile(r"« +(.+?) +»")
 TOKENISED = {
@@ -40,8 +40,8 @@ TOKENISED = {
 }
 """What plain text does not have, and a part that each match contains, which is found faster. Other
 spaces before a sign may be French."""
-ENTITIES_FROM = 0.001
-TOKENS_FROM = 0.2
+MIN_SHARE_OF_ENTITIES = 0.001
+MIN_SHARE_OF_TOKENS = 0.2
 """Shares of the texts from which a user is told of entities, and of text that is split into
 tokens."""
 
@@ -79,8 +79,8 @@ def detokenised(text: str, *, french: bool = False) -> str:
     text = QUOTES.sub(r'"\1"', text)
     if not french:
         text = GUILLEMETS.sub(r"«\1»", text)
-    text = OPENING.sub(r"\1", text)
-    return (CLOSING_IN_FRENCH if french else CLOSING).sub("", text)
+    text = AFTER_OPENING_SIGN.sub(r"\1", text)
+    return (BEFORE_CLOSING_SIGN_IN_FRENCH if french else BEFORE_CLOSING_SIGN).sub("", text)
 
 
 def entity_in(text: str) -> str | None:
@@ -129,7 +129,7 @@ class Signs:
     def notes(self, column: str) -> list[str]:
         """What a user should know about a column; nothing where few texts have such signs."""
         notes = []
-        if self.entities > ENTITIES_FROM * self.texts:
+        if self.entities > MIN_SHARE_OF_ENTITIES * self.texts:
             notes.append(
                 f"{self.entities:,} of {self.texts:,} texts of the {column} have HTML entities, "
                 "such as "
@@ -139,7 +139,7 @@ class Signs:
                 notes.append(
                     "a metric such as BLEU counts each entity as several words and is too high"
                 )
-        if self.tokens > TOKENS_FROM * self.texts:
+        if self.tokens > MIN_SHARE_OF_TOKENS * self.texts:
             notes.append(
                 f"{self.tokens:,} of {self.texts:,} texts of the {column} are split into tokens, "
                 "such as "

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 WORD_BEGINS = 257
 WORD_ENDS = 258
-CHARACTERS = 259
+CHARACTER_IDS = 259
 """Of models that build word vectors from characters (ELMo): 0 pads short words, then come the 256
 bytes of UTF-8, then the begin and the end of a word."""
-Letters = tuple[int, ...]  # the characters of a word
+CharacterIds = tuple[int, ...]  # the characters of a word
 
 
-def letters_of(word: str, longest: int) -> Letters:
+def letters_of(word: str, longest: int) -> CharacterIds:
     """The characters of a word: begin, its bytes in UTF-8, end; at most `longest` in all."""
     return (WORD_BEGINS, *(1 + byte for byte in word.encode()[: longest - 2]), WORD_ENDS)
 
@@ -21,9 +21,9 @@ class UnknownWord(int):
     """The id of `<unk>` that also holds the word it stands for."""
 
     word: str
-    letters: Letters
+    letters: CharacterIds
 
-    def __new__(cls, unk: int, word: str, letters: Letters) -> UnknownWord:
+    def __new__(cls, unk: int, word: str, letters: CharacterIds) -> UnknownWord:
         token = super().__new__(cls, unk)
         token.word = word
         token.letters = letters

@@ -24,10 +24,12 @@ MAX_WORDS = 200_000
 and memory."""
 CANDIDATES_PER_PIECE = 10  # candidates at the start, for each piece of the final vocabulary
 PRUNING_SHARE = 0.75  # of the pieces stay after a round of pruning, as in SentencePiece
-Scores = dict[str, float]
+LogProbabilities = dict[str, float]
 
 
-def train_unigram(words: Mapping[str, int], alphabet: frozenset[str], size: int) -> Scores:
+def train_unigram(
+    words: Mapping[str, int], alphabet: frozenset[str], size: int
+) -> LogProbabilities:
     """At most `size` pieces with their log probabilities, likeliest first; each letter of the
     alphabet is one of them.
 
@@ -49,7 +51,7 @@ def train_unigram(words: Mapping[str, int], alphabet: frozenset[str], size: int)
         scores = _prune(counts, scores, alphabet, max(size, int(PRUNING_SHARE * len(scores))))
 
 
-def _candidates(words: Mapping[str, int], alphabet: frozenset[str], most: int) -> Scores:
+def _candidates(words: Mapping[str, int], alphabet: frozenset[str], most: int) -> LogProbabilities:
     """The alphabet and at most `most` substrings that occur more than once, those that cover the
     most text first."""
     counts: Counter[str] = Counter()
@@ -64,7 +66,7 @@ def _candidates(words: Mapping[str, int], alphabet: frozenset[str], most: int) -
     )
 
 
-def _count_pieces(words: Mapping[str, int], scores: Scores) -> dict[str, int]:
+def _count_pieces(words: Mapping[str, int], scores: LogProbabilities) -> dict[str, int]:
     """How often each piece occurs in the best segmentations of the words."""
     pieces = list(scores)
     model = Tokenizer(models.Unigram(list(scores.items()), unk_id=None))
@@ -77,7 +79,7 @@ def _count_pieces(words: Mapping[str, int], scores: Scores) -> dict[str, int]:
     return dict(zip(pieces, times.tolist(), strict=True))
 
 
-def _estimate(counts: Mapping[str, int], alphabet: frozenset[str]) -> Scores:
+def _estimate(counts: Mapping[str, int], alphabet: frozenset[str]) -> LogProbabilities:
     """Log probabilities of the pieces. Unused pieces are dropped; an unused letter counts 0.5."""
     used = {piece: max(count, 0.5) for piece, count in counts.items() if count or piece in alphabet}
     total = sum(used.values())
@@ -85,8 +87,8 @@ def _estimate(counts: Mapping[str, int], alphabet: frozenset[str]) -> Scores:
 
 
 def _prune(
-    counts: Mapping[str, int], scores: Scores, alphabet: frozenset[str], size: int
-) -> Scores:
+    counts: Mapping[str, int], scores: LogProbabilities, alphabet: frozenset[str], size: int
+) -> LogProbabilities:
     """The alphabet, and the other pieces whose removal would cost most, `size` in all."""
     longer = [piece for piece in scores if piece not in alphabet]
     loss = {
@@ -96,7 +98,7 @@ def _prune(
     return {piece: scores[piece] for piece in [*sorted(alphabet), *kept]}
 
 
-def _score_without(piece: str, scores: Scores) -> float:
+def _score_without(piece: str, scores: LogProbabilities) -> float:
     """The log probability of the best way to write a piece with others (Viterbi)."""
     best = [0.0] + [-math.inf] * len(piece)
     for end in range(1, len(piece) + 1):

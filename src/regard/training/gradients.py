@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.data.batches import AnyBatch
 from regard.engine.graphs import CapturedLoss
 from regard.engine.half_weights import HalfWeights
-from regard.models.lstm_lm import Carry
+from regard.models.lstm_lm import LayerCarries
 from regard.objectives.language_model import carry_to
 from regard.training.precision import ForwardContext
 
@@ -45,7 +45,7 @@ class Gradients:
         self.forward_context = forward_context
         self.carries = carries
         """Whether a recurrent state is carried from batch to batch."""
-        self.carry: Carry | None = None
+        self.carry: LayerCarries | None = None
         self.captured: CapturedLoss | None = None
 
     def capture(self, weights: Iterable[nn.Parameter]) -> None:
@@ -110,7 +110,7 @@ class Gradients:
 
     # The recurrent state
 
-    def whole_carry(self) -> Carry | None:
+    def whole_carry(self) -> LayerCarries | None:
         """The state of all streams, whichever process has them. All processes must call it."""
         if self.carry is None or self.accelerator.num_processes == 1:
             return self.carry
@@ -120,7 +120,7 @@ class Gradients:
             for layer in zip(*parts, strict=True)
         )
 
-    def restore_carry(self, carry: Carry | None, own_rows: slice | None) -> None:
+    def restore_carry(self, carry: LayerCarries | None, own_rows: slice | None) -> None:
         """Continue with a stored state, or with its rows that belong to this process."""
         self.carry = carry_to(carry, self.accelerator.device)
         if self.carry is not None and own_rows is not None:

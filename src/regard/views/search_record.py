@@ -20,7 +20,7 @@ from regard.runs import Run
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
 from regard.search.rules import Rules
-from regard.search.scoring import score
+from regard.search.scoring import token_scores
 from regard.tasks.task import encode_target, readable
 from regard.tasks.translation import Source
 from regard.views.labels import token_label
@@ -293,7 +293,7 @@ def follow_reference(run: Run, model: Any, text: str, reference: str) -> Referen
     [source] = readable(task.encode_sources([Example.of_text(text, "input")]))
     ids = [token for token in encode_target(target, reference) if token != target.end]
     [hypothesis] = task.hypotheses(model, [source], [ids], config)
-    [scores] = score(model, task.pairs(model, [source], [ids]))
+    [scores] = token_scores(model, task.pairs(model, [source], [ids]))
     [outcome] = outcomes_of(run, model, [source], [hypothesis.tokens], config)
     tokens = target.tokens(hypothesis.tokens)
     shown = replace(outcome, token=tokens[outcome.step - 1] if outcome.step else "")
