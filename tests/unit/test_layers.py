@@ -585,7 +585,7 @@ def test_the_bias_is_the_log_of_the_smoothed_frequencies_of_target_tokens() -> N
     dataset = Dataset.of(task, texts, str)
     model = build(CASES["luong-fed"])
     model.output = Readout(2, tokenizer.size, None)
-    task.first_weights(model, dataset)
+    task.set_first_weights(model, dataset)
     [a], [b] = tokenizer.encode("a"), tokenizer.encode("b")
     smoothed = (
         4 + 2 + 3 + (tokenizer.size - 3)
