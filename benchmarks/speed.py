@@ -130,7 +130,7 @@ class Sentences:
         planned = plan(self.lengths, self.tokens, 1, 0, fill=True)[: self.count]
         sizes = row_sizes(self.lengths, self.tokens)
         made = (self.make(rows, torch.Generator().manual_seed(n)) for n, rows in enumerate(planned))
-        return [pack(batch, sizes, tiled=True).to(device) for batch in made]
+        return [pack(batch, sizes).to(device) for batch in made]
 
 
 def pairs(tokens: int, count: int) -> Sentences:

@@ -16,7 +16,6 @@ from regard.data.batches import Batch
 from regard.data.dataset import Dataset
 from regard.data.epochs import (
     START,
-    TILE,
     Position,
     Stream,
     auto_batch_tokens,
@@ -26,7 +25,6 @@ from regard.data.epochs import (
 )
 from regard.data.store import TextColumn, TokenColumn
 from regard.engine.prefetch import ahead
-from regard.engine.tile_order import in_tiles
 from regard.text.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
 from regard.text.vocabularies import BEGIN, END, PAD
 from task_cases import make_task
@@ -149,39 +147,6 @@ class TestPlan:
         assert shown[0][40:60].tolist() != shown[1][40:60].tolist()
         tenth = dataset_of(tokenizers, [5] * 10, [5] * 10, (1.1,))
         assert sum(map(len, plan(tenth, 60, 1, 0))) == 11, "1.1 - 1 is a little more than 0.1"
-
-
-def whole_tiles(lengths_B: torch.Tensor) -> float:
-    """The share of tiles of a packed row that begin with a sentence."""
-    starts_B = lengths_B.cumsum(0) - lengths_B
-    return torch.isin(torch.arange(0, int(lengths_B.sum()), TILE), starts_B).double().mean().item()
-
-
-class TestInTiles:
-    random = np.random.default_rng(1)
-    first = torch.tensor(np.clip(np.exp(random.normal(3.2, 0.6, 900)), 4, 300).astype(int))
-    second = (first * torch.tensor(random.normal(1, 0.15, 900))).long().clamp(4, 300)
-
-    def test_most_tiles_begin_with_a_sentence(self) -> None:
-        """Of pairs those of both rows; a sentence over 128 tokens begins only one of its tiles."""
-        assert whole_tiles(self.first) < 0.1
-        alone, paired = in_tiles(self.first), in_tiles(self.first, self.second)
-        assert min(whole_tiles(self.first[order]) for order in (alone, paired)) > 0.85
-        assert whole_tiles(self.second[paired]) > 0.6
-
-    @settings(max_examples=50, deadline=None)
-    @given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=60))
-    def test_it_is_an_order_whatever_the_lengths(self, lengths: list[tuple[int, int]]) -> None:
-        first, second = torch.tensor(lengths).T
-        assert (
-            sorted(in_tiles(first).tolist())
-            == sorted(in_tiles(first, second).tolist())
-            == [*range(len(first))]
-        )
-
-    def test_a_group_by_hand(self) -> None:
-        """300 + 84 = 3 tiles, 127 + 1 and 128 are one each; 5 is left."""
-        assert in_tiles(torch.tensor([300, 5, 1, 84, 127, 128])).tolist() == [5, 4, 2, 3, 0, 1]
 
 
 def test_fixed_batches_hold_each_example_once_sorted(few: Dataset) -> None:

@@ -11,7 +11,8 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from model_cases import CASES, SOURCE_SIZE, TARGET_SIZE, build
 from regard.data.batches import AnyBatch, Batch, MaskedBatch, Padded, TextBatch
-from regard.data.epochs import TILE, RowSizes
+from regard.data.epochs import RowSizes
+from regard.data.tiles import TILE
 from regard.engine.graphs import CapturedLoss
 from regard.engine.packing import visible_tiles
 from regard.engine.shapes import pack, packed_row, with_rounded_shapes
@@ -101,11 +102,9 @@ def test_a_packed_batch_has_the_loss_and_gradients_of_a_padded_one(kind: str) ->
     shapes = []
     for batch in (case(kind, lengths)[1] for lengths in (ONE, FEW, MANY)):
         expected, gradients = sums_and_gradients(objective, objective, batch)
-        plain, tiled = (
-            pack(batch, RowSizes(256, 384, 64, 8), tiled=tiled) for tiled in (False, True)
-        )
-        shapes.append(pack(batch, RowSizes(256, 384, 256, 8), tiled=False).signature())
-        for call, packed in ((objective, plain), (compiled, plain), (compiled, tiled)):
+        packed = pack(batch, RowSizes(256, 384, 64, 8))
+        shapes.append(pack(batch, RowSizes(256, 384, 256, 8)).signature())
+        for call in (objective, compiled):
             found, of_packed = sums_and_gradients(objective, call, packed)
             torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
             for one, other in zip(of_packed, gradients, strict=True):
@@ -122,12 +121,11 @@ def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
     torch.manual_seed(3)
     lengths = torch.randint(1, 60, (40,)).tolist()
     sizes = RowSizes(2048, 1536, 64, 64)
-    order = torch.arange(len(lengths))
-    own = packed_row(tokens(lengths), sizes.first, sizes, order)
+    own = packed_row(tokens(lengths), sizes.first, sizes)
     other = (
         own
         if causal
-        else packed_row(tokens([max(1, n // 2) for n in lengths]), sizes.second, sizes, order)
+        else packed_row(tokens([max(1, n // 2) for n in lengths]), sizes.second, sizes)
     )
     visible_PP = own.sentences_P[:, None] == other.sentences_P
     visible_PP = visible_PP.tril() if causal else visible_PP
@@ -179,7 +177,7 @@ def test_the_kernels_of_a_gpu_are_within_bf16_of_the_equation(kind: str) -> None
         batch = case(kind, lengths)[1]
         expected, gradients = sums_and_gradients(objective, objective, batch.to("cuda"))
         packed, flat = (
-            pack(batch, RowSizes(256, 256, 256, 8), tiled=False).to("cuda"),
+            pack(batch, RowSizes(256, 256, 256, 8)).to("cuda"),
             torch.cat([g.flatten() for g in gradients]),
         )
         for call in (objective, fast):
@@ -200,9 +198,7 @@ def test_a_captured_step_has_the_gradients_of_a_plain_one(name: str, adds: bool)
         for lengths in ([5, 1, 12, 7], [3, 12, 2, 9], [12, 4, 1, 1])
     ]
     shaped = [
-        pack(b, RowSizes(128, 128, 128, 8), tiled=False)
-        if name == "transformer"
-        else with_rounded_shapes(b)
+        pack(b, RowSizes(128, 128, 128, 8)) if name == "transformer" else with_rounded_shapes(b)
         for b in batches
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, floor
@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from regard.data.batches import AnyBatch, TextBatch
 from regard.data.store import Integers
+from regard.data.tiles import TILE, full_batches
 
 Rows = NDArray[np.int64]
 """Numbers of examples."""
 
-TILE = 128
-"""The size of a packed row is a multiple of this: an attention kernel works on tiles of so many
-tokens."""
 STEPS_PER_EPOCH = 100
 """`training.batch_tokens: auto` divides an epoch into about so many batches."""
 
@@ -78,16 +76,15 @@ def plan(
 
     A batch has rows * longest <= batch_tokens, where longest is the greatest of its `lengths`; an
     example that is longer than the budget is a batch of its own. Batches are cut from the examples
-    sorted by length, and shuffled. With `fill` a batch has examples of any length, in random order,
-    as many as `row_sizes` hold.
+    sorted by length, and shuffled. With `fill` a batch has examples of any length, as many as
+    `row_sizes` hold, in the order in which they fill tiles (`full_batches`).
     """
     # Raw bits and not `Generator.permutation`: NumPy promises to keep the first the same between
     # its versions
     bits = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
     examples = _drawn(dataset, bits)
     if fill:
-        order = examples[np.argsort(bits.random_raw(len(examples)), kind="stable")]
-        return _cut_full(order, _columns(dataset), row_sizes(dataset, batch_tokens))
+        return _full(dataset, examples, batch_tokens, bits)
     batches = _cut(_sorted_by_length(dataset, examples, bits), dataset.lengths, batch_tokens)
     return [batches[number] for number in np.argsort(bits.random_raw(len(batches)), kind="stable")]
 
@@ -159,10 +156,10 @@ def auto_batch_tokens(dataset: SizedExamples, *, on_cpu: bool) -> int:
 
 
 def _columns(dataset: SizedExamples) -> list[NDArray[np.int64]]:
-    """The positions that each example takes up in each of the two columns; a single column twice."""
+    """The positions that each example takes up in each column, of which there are one or two."""
     longer = dataset.lengths.astype(np.int64)
     if dataset.length_differences is None:
-        return [longer, longer]
+        return [longer]
     difference = dataset.length_differences.astype(np.int64)
     return [longer - np.maximum(-difference, 0), longer - np.maximum(difference, 0)]
 
@@ -189,10 +186,11 @@ def row_sizes(dataset: SizedExamples, batch_tokens: int) -> RowSizes:
     the longest example. There is room for half as many sentences again as an average batch has."""
     columns = _columns(dataset)
     totals = [int(column.sum()) for column in columns]
-    first, second = (
+    first, *others = (
         rounded_up(max(int(batch_tokens * total / max(totals)), int(column.max())), TILE)
         for column, total in zip(columns, totals, strict=True)
     )
+    second = others[0] if others else first
     sentences = 1.5 * max(first, second) * len(dataset) / max(totals)
     longest = int(dataset.lengths.max())
     return RowSizes(first, second, longest, rounded_up(int(sentences), TILE))
@@ -202,23 +200,14 @@ def rounded_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def _cut_full(examples: Rows, columns: Sequence[NDArray[np.int64]], sizes: RowSizes) -> list[Rows]:
+def _full(
+    dataset: SizedExamples, examples: Rows, batch_tokens: int, bits: np.random.PCG64
+) -> list[Rows]:
     """As many examples per batch as both rows hold."""
-    first_ends, second_ends = (np.cumsum(column[examples]) for column in columns)
-    batches: list[Rows] = []
-    start = 0
-    first_used = second_used = 0
-    while start < len(examples):
-        stop = min(
-            int(np.searchsorted(first_ends, first_used + sizes.first, side="right")),
-            int(np.searchsorted(second_ends, second_used + sizes.second, side="right")),
-        )
-        stop = max(start + 1, stop)
-        batches.append(examples[start:stop])
-        start = stop
-        first_used = int(first_ends[stop - 1])
-        second_used = int(second_ends[stop - 1])
-    return batches
+    sizes = row_sizes(dataset, batch_tokens)
+    columns = [column[examples] for column in _columns(dataset)]
+    batches = full_batches(columns, [sizes.first, sizes.second][: len(columns)], bits)
+    return [examples[batch] for batch in batches]
 
 
 # The stream of batches

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batches import Padded, Tensors, Tokens, real_places
-from regard.data.epochs import TILE
+from regard.data.tiles import TILE
 from regard.engine import is_plain
 
 if TYPE_CHECKING:

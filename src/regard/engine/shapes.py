@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.data.batches import NO_TAG, AnyBatch, Batch, MaskedBatch, Padded, TextBatch
-from regard.data.epochs import TILE, RowSizes, rounded_up
+from regard.data.epochs import RowSizes, rounded_up
+from regard.data.tiles import TILE
 from regard.engine.packing import PackedRow
-from regard.engine.tile_order import in_tiles
 
 MASKED_MULTIPLE = 1024
 """The number of masked tokens of a packed batch is rounded up to a multiple of this: a batch of
@@ -65,44 +65,34 @@ class PackedMaskedBatch(AnyBatch):
         return hidden_1PD[0].index_select(0, starts_B)[:, None]
 
 
-def pack(batch: AnyBatch, sizes: RowSizes, *, tiled: bool) -> AnyBatch:
-    """A batch in rows of fixed size. With `tiled`, sentences come in the order of `in_tiles`, which
-    is faster in compiled code."""
-    return PACKERS[type(batch)](batch, sizes, tiled)
+def pack(batch: AnyBatch, sizes: RowSizes) -> AnyBatch:
+    """A batch in rows of fixed size, its sentences in the order of the batch."""
+    return PACKERS[type(batch)](batch, sizes)
 
 
-def packed_pairs(batch: Batch, sizes: RowSizes, tiled: bool) -> PackedBatch:
-    source = batch.source
-    target = batch.target
-    order_B = sentence_order(tiled, source.host_lengths_B, target.host_lengths_B - 1)
+def packed_pairs(batch: Batch, sizes: RowSizes) -> PackedBatch:
     return PackedBatch(
-        packed_row(source, sizes.first, sizes, order_B),
-        packed_row(target, sizes.second, sizes, order_B, without=1),
+        packed_row(batch.source, sizes.first, sizes),
+        packed_row(batch.target, sizes.second, sizes, without=1),
         **names_of(batch),
     )
 
 
-def packed_texts(batch: TextBatch, sizes: RowSizes, tiled: bool) -> PackedTextBatch:
-    order_B = sentence_order(tiled, batch.text.host_lengths_B - 1)
-    row = packed_row(batch.text, sizes.first, sizes, order_B, without=1)
-    return PackedTextBatch(row, **names_of(batch))
+def packed_texts(batch: TextBatch, sizes: RowSizes) -> PackedTextBatch:
+    return PackedTextBatch(packed_row(batch.text, sizes.first, sizes, without=1), **names_of(batch))
 
 
-def packed_masked(batch: MaskedBatch, sizes: RowSizes, tiled: bool) -> PackedMaskedBatch:
-    order_B = sentence_order(tiled, batch.text.host_lengths_B)
+def packed_masked(batch: MaskedBatch, sizes: RowSizes) -> PackedMaskedBatch:
     width = batch.segments_BL.shape[1]
-    row = packed_row(batch.text, sizes.first, sizes, order_B)
-    is_real_P = row.sentences_P < len(batch.text)
-    from_P = order_B[row.sentences_P[is_real_P]] * width + row.places_P[is_real_P]
-    starts_B = row.bounds[order_B.argsort()]
+    row = packed_row(batch.text, sizes.first, sizes)
     masked = rounded_up(len(batch.places_P), MASKED_MULTIPLE)
     follows_B = batch.follows_B
     if follows_B is not None:
-        follows_B = filled(follows_B[order_B], len(row.bounds) - 1, NO_TAG)
-    places_P = starts_B[batch.places_P // width] + batch.places_P % width
+        follows_B = filled(follows_B, len(row.bounds) - 1, NO_TAG)
+    places_P = row.bounds[batch.places_P // width] + batch.places_P % width
     return PackedMaskedBatch(
         text=row,
-        segments_1P=filled(batch.segments_BL.flatten()[from_P], row.ids_1P.shape[1], 0)[None],
+        segments_1P=filled(batch.text.real(batch.segments_BL), row.ids_1P.shape[1], 0)[None],
         places_P=filled(places_P, masked, 0),
         labels_P=filled(batch.labels_P, masked, NO_TAG),
         follows_B=follows_B,
@@ -110,7 +100,7 @@ def packed_masked(batch: MaskedBatch, sizes: RowSizes, tiled: bool) -> PackedMas
     )
 
 
-PACKERS: dict[type[AnyBatch], Callable[[Any, RowSizes, bool], AnyBatch]] = {
+PACKERS: dict[type[AnyBatch], Callable[[Any, RowSizes], AnyBatch]] = {
     Batch: packed_pairs,
     TextBatch: packed_texts,
     MaskedBatch: packed_masked,
@@ -121,17 +111,10 @@ def names_of(batch: AnyBatch) -> dict[str, Any]:
     return {"examples": batch.examples, "tokens": batch.tokens}
 
 
-def sentence_order(tiled: bool, first_B: Tensor, second_B: Tensor | None = None) -> Tensor:
-    """In which order sentences of these lengths are packed."""
-    return in_tiles(first_B, second_B) if tiled else torch.arange(len(first_B))
-
-
-def packed_row(
-    text: Padded, size: int, sizes: RowSizes, order_B: Tensor, without: int = 0
-) -> PackedRow:
-    """Sentences packed in this order into a row of `size`, or of more if they need it, `without`
-    their last tokens."""
-    lengths_B = text.host_lengths_B[order_B] - without
+def packed_row(text: Padded, size: int, sizes: RowSizes, without: int = 0) -> PackedRow:
+    """Sentences packed into a row of `size`, or of more if they need it, `without` their last
+    tokens."""
+    lengths_B = text.host_lengths_B - without
     total = int(lengths_B.sum())
     size = max(size, rounded_up(total, TILE))
     # Filler sentences of a tile each; the last one ends with the row
@@ -141,7 +124,7 @@ def packed_row(
     sentences_P = torch.repeat_interleave(torch.diff(starts))
     places_P = (torch.arange(size) - starts[sentences_P])[:total]
     ids = text.ids_BL.flatten()
-    from_P = order_B[sentences_P[:total]] * text.ids_BL.shape[1] + places_P
+    from_P = sentences_P[:total] * text.ids_BL.shape[1] + places_P
     most_sentences = max(sizes.sentences, rounded_up(len(text), TILE))
     most_filler = max(sizes.first, sizes.second) // TILE
     is_equal = total == size and int(lengths_B.min()) == int(lengths_B.max())

@@ -19,8 +19,6 @@ class BatchShapes:
 
     packed: RowSizes | None
     """Sentences are packed into rows of these sizes; None leaves them padded."""
-    tiled: bool
-    """Whether packed sentences are ordered for compiled code."""
     rounded: bool
     """Whether batches get a little more padding, so that there are few shapes."""
 
@@ -32,7 +30,7 @@ class BatchShapes:
     def of(self, batch: AnyBatch) -> AnyBatch:
         """A batch in its shape."""
         if self.packed is not None:
-            return pack(batch, self.packed, tiled=self.tiled)
+            return pack(batch, self.packed)
         return with_rounded_shapes(batch) if self.rounded else batch
 
 
@@ -51,6 +49,5 @@ def batch_shapes(
     packs = config.fill and task.network.packs and on_gpu and has_kernel
     return BatchShapes(
         packed=row_sizes(train, config.batch_tokens) if packs else None,
-        tiled=config.compile,
         rounded=captures and not config.compile and recipe.model.loops,
     )

@@ -1,0 +1,578 @@
+"""What a user gets: the commands of regard on real files, as processes, and the peer as its best user runs it.
+
+    python benchmarks/end_to_end.py DATA [--only translation,masked] [--steps 600] [--out results.json] [--rivals]
+
+DATA holds tatoeba_en_fr/, nsmc/, books_en/ and multi30k/. On a GPU: `translation`, `masked`, `classification`,
+`language`, `predict`; on a CPU: `multi30k` (JoeyNMT 2.3.0 beside it if it is installed).
+
+Every row is a process, which this file starts inside a wrapper (`measured`). The wrapper notes when the
+optimiser steps, and for a window of steps what the GPU computes (CUPTI, through torch's profiler); it does not
+know the training. The pace is that of the steps outside the window, without the first third.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+STARTED = time.time()
+WINDOW = 30
+"""Steps in which the GPU is watched."""
+BATCH_TOKENS = 24_576
+VOCABULARY = 16_000
+
+TRANSLATION = f"""
+task: translation
+data:
+  train: {{file: tatoeba.tsv, source: 0, target: 1}}
+  validation: {{split: 0.02}}
+tokenizer: {{kind: bpe, vocabulary: {VOCABULARY}, joint: true}}
+model: {{kind: transformer, preset: base}}
+training: {{steps: 1000, batch_tokens: {BATCH_TOKENS}, precision: bf16, learning_rate: 7.0e-4, decode: 0}}
+"""
+LANGUAGE = f"""
+task: language_modeling
+data:
+  train: {{text: books_en/train.txt.xz}}
+  validation: {{text: books_en/valid.txt.xz}}
+  blocks: contiguous
+  max_length: 512
+tokenizer: {{kind: bpe, vocabulary: {VOCABULARY}}}
+model: {{kind: gpt, preset: base, norm: pre}}
+training: {{steps: 1000, batch_tokens: {BATCH_TOKENS}, precision: bf16, optimizer: adamw, learning_rate: 5.0e-4}}
+"""
+LABELLED = "data.train={file: nsmc/ratings_train.tsv.xz, text: document, label: label}"
+
+
+# ------------------------------------------------------------------------------------ inside a measured process
+
+
+class Watch:
+    """Notes the time of each step of an optimiser, and what the GPU computes from step `first` on."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.times: list[float] = []
+        self.busy: float | None = None
+        self.kernels: dict[str, float] = {}
+        self.stacks: dict[str, int] = {}
+        self._profiler: Any = None
+
+    def sample(self) -> None:
+        """Note every few milliseconds what each thread does, until the window begins."""
+        while len(self.times) < self.first:
+            time.sleep(0.004)
+            if len(self.times) < self.first // 3:
+                continue
+            names = {thread.ident: thread.name for thread in threading.enumerate()}
+            for number, frame in sys._current_frames().items():
+                stack = traceback.extract_stack(frame)[-14:]
+                own = [part for part in stack if "regard" in part.filename][-2:]
+                where = " < ".join(
+                    f"{Path(part.filename).name}:{part.lineno} {part.name}"
+                    for part in [*own, stack[-1]][::-1]
+                )
+                key = f"{names.get(number, '?')}: {where}"
+                self.stacks[key] = self.stacks.get(key, 0) + 1
+
+    def step(self, *_: object) -> None:
+        import torch
+
+        self.times.append(time.time())
+        if not torch.cuda.is_available():
+            return
+        if len(self.times) == self.first:
+            torch.cuda.synchronize()
+            activities = [torch.profiler.ProfilerActivity.CUDA]
+            self._profiler = torch.profiler.profile(activities=activities)
+            self._profiler.start()
+        elif len(self.times) == self.first + WINDOW:
+            torch.cuda.synchronize()
+            self._profiler.stop()
+            self.busy, self.kernels = busy_share(self._profiler)
+
+    def result(self) -> dict[str, Any]:
+        import torch
+
+        gpu = torch.cuda.max_memory_reserved() if torch.cuda.is_initialized() else 0
+        return {
+            "started": STARTED,
+            "times": self.times,
+            "window": [self.first, self.first + WINDOW],
+            "busy": self.busy,
+            "kernels": self.kernels,
+            "stacks": dict(sorted(self.stacks.items(), key=lambda item: -item[1])[:40]),
+            "gpu_bytes": gpu,
+        }
+
+
+def busy_share(profiler: Any) -> tuple[float, dict[str, float]]:
+    """The share of the time between the first and the last kernel in which one runs, and the kernels with the
+    most seconds."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        profiler.export_chrome_trace(file.name)
+        events = json.loads(Path(file.name).read_text())["traceEvents"]
+    spans = sorted(
+        (event["ts"], event["ts"] + event["dur"], event["name"])
+        for event in events
+        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
+    )
+    busy = 0.0
+    until = spans[0][0]
+    kernels: dict[str, float] = {}
+    for start, stop, name in spans:
+        busy += max(0.0, stop - max(start, until))
+        until = max(until, stop)
+        kernels[name[:60]] = kernels.get(name[:60], 0.0) + (stop - start) / 1e6
+    most = sorted(kernels.items(), key=lambda item: -item[1])[:12]
+    return busy / (until - spans[0][0]), dict(most)
+
+
+def measured(file: Path, first: int, command: Sequence[str]) -> None:
+    """Run a command of regard, or a peer of this file, and write down what the watch saw."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    watch = Watch(first)
+    if os.environ.get("END_TO_END_STACKS"):
+        threading.Thread(target=watch.sample, name="sampler", daemon=True).start()
+    register_optimizer_step_post_hook(watch.step)  # type: ignore[no-untyped-call]
+    try:
+        if command[0] == "peer":
+            PEERS[command[1]](*command[2:])
+        else:
+            from regard.cli import main
+
+            sys.argv = ["regard", *command]
+            main()
+    finally:
+        file.write_text(json.dumps(watch.result()))
+
+
+# ------------------------------------------------------------------------------------ the peers
+
+
+def rows_of(path: str) -> list[list[str]]:
+    return [line.split("\t") for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def lines_of(path: str) -> list[str]:
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        return [line.rstrip("\n") for line in file]
+
+
+def trained_bpe(texts: Iterator[str]) -> Any:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    special = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
+    tokenizer.train_from_iterator(
+        texts, trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=special)
+    )
+    return tokenizer
+
+
+def padded(rows: Sequence[Sequence[int]], value: int) -> Any:
+    """Rows padded to a multiple of 8."""
+    import torch
+
+    width = -(-max(map(len, rows)) // 8) * 8
+    return torch.tensor([[*row, *[value] * (width - len(row))] for row in rows])
+
+
+class Rows:
+    """Examples as dictionaries, for transformers' Trainer."""
+
+    def __init__(self, **columns: Sequence[Any]) -> None:
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        return {name: column[row] for name, column in self.columns.items()}
+
+
+def trainer_of(kind: str, model: Any, data: Rows, collate: Any, rows: int, **options: Any) -> None:
+    """Train as a user who knows the library does: bf16, grouped by length, workers, fused AdamW."""
+    import transformers
+
+    arguments_class = getattr(
+        transformers, f"{kind}Arguments" if kind == "Seq2SeqTraining" else "TrainingArguments"
+    )
+    grouped: dict[str, Any] = {"group_by_length": True}
+    if "train_sampling_strategy" in transformers.TrainingArguments.__dataclass_fields__:
+        grouped = {"train_sampling_strategy": "group_by_length"}
+    if "length" not in data.columns:
+        grouped = {}
+    arguments = arguments_class(
+        output_dir=tempfile.mkdtemp(),
+        per_device_train_batch_size=rows,
+        bf16=True,
+        dataloader_num_workers=8,
+        dataloader_pin_memory=True,
+        optim="adamw_torch_fused",
+        max_grad_norm=1.0,
+        logging_steps=50,
+        save_strategy="no",
+        report_to=[],
+        remove_unused_columns=False,
+        **grouped,
+        **options,
+    )
+    trainer_class = (
+        transformers.Seq2SeqTrainer if kind == "Seq2SeqTraining" else transformers.Trainer
+    )
+    trainer_class(model=model, args=arguments, train_dataset=data, data_collator=collate).train()
+
+
+def peer_translation(file: str, steps: str, compiled: str) -> None:
+    """Marian with Seq2SeqTrainer."""
+    import torch
+    import transformers
+
+    pairs = rows_of(file)
+    tokenizer = trained_bpe(text for pair in pairs for text in pair[:2])
+    source, target = (
+        [[*encoded.ids, 3] for encoded in tokenizer.encode_batch([pair[side] for pair in pairs])]
+        for side in (0, 1)
+    )
+    longest = [max(map(len, pair)) for pair in zip(source, target, strict=True)]
+    mean = statistics.fmean(map(len, target))
+
+    def collate(batch: list[dict[str, Any]]) -> dict[str, Any]:
+        ids = padded([row["input_ids"] for row in batch], 0)
+        labels = padded([row["labels"] for row in batch], -100)
+        decoder = torch.cat([torch.full((len(labels), 1), 2), labels[:, :-1].clamp(min=0)], 1)
+        return {
+            "input_ids": ids,
+            "attention_mask": (ids != 0).long(),
+            "decoder_input_ids": decoder,
+            "labels": labels,
+        }
+
+    config = transformers.MarianConfig(
+        vocab_size=tokenizer.get_vocab_size(), d_model=512, encoder_layers=6, decoder_layers=6,
+        encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048,
+        dropout=0.1, attention_dropout=0.0, activation_dropout=0.0, activation_function="relu",
+        max_position_embeddings=256, scale_embedding=True, pad_token_id=0, bos_token_id=2, eos_token_id=3,
+        decoder_start_token_id=2, forced_eos_token_id=None,
+    )  # fmt: skip
+    rows = int(BATCH_TOKENS / (mean * 1.15))
+    print(json.dumps({"tokens_per_step": rows * mean}), flush=True)
+    trainer_of(
+        "Seq2SeqTraining", transformers.MarianMTModel(config),
+        Rows(input_ids=source, labels=target, length=longest), collate, rows,
+        max_steps=int(steps), learning_rate=7e-4, warmup_steps=100, label_smoothing_factor=0.1,
+        torch_compile=compiled == "compiled",
+    )  # fmt: skip
+
+
+def bert_small() -> Any:
+    import transformers
+
+    return transformers.BertConfig(
+        vocab_size=VOCABULARY, hidden_size=512, num_hidden_layers=4, num_attention_heads=8,
+        intermediate_size=2048, max_position_embeddings=512, pad_token_id=0,
+    )  # fmt: skip
+
+
+def peer_masked(file: str, steps: str, compiled: str) -> None:
+    """BertForMaskedLM with Trainer: 15 % of the tokens at 80/10/10."""
+    import torch
+    import transformers
+
+    texts = lines_of(file)
+    tokenizer = trained_bpe(iter(texts))
+    ids = [[2, *encoded.ids[:126], 3] for encoded in tokenizer.encode_batch(texts)]
+    mean = statistics.fmean(map(len, ids))
+
+    def collate(batch: list[dict[str, Any]]) -> dict[str, Any]:
+        shown = padded([row["input_ids"] for row in batch], 0)
+        chosen = (torch.rand(shown.shape) < 0.15) & (shown > 4)
+        how = torch.rand(shown.shape)
+        labels = shown.where(chosen, -100)
+        mask = chosen & (how < 0.8)
+        other = chosen & (how >= 0.8) & (how < 0.9)
+        attention = (shown != 0).long()
+        shown = shown.masked_fill(mask, 4).where(~other, torch.randint_like(shown, 5, VOCABULARY))
+        return {"input_ids": shown, "attention_mask": attention, "labels": labels}
+
+    rows = int(32_768 / (mean * 1.05))
+    print(json.dumps({"tokens_per_step": 0.15 * rows * (mean - 2)}), flush=True)
+    trainer_of(
+        "Training", transformers.BertForMaskedLM(bert_small()),
+        Rows(input_ids=ids, length=[len(row) for row in ids]), collate, rows,
+        max_steps=int(steps), learning_rate=1e-3, warmup_steps=100, torch_compile=compiled == "compiled",
+    )  # fmt: skip
+
+
+def peer_classification(file: str, steps: str, compiled: str) -> None:
+    """BertForSequenceClassification with Trainer."""
+    import torch
+    import transformers
+
+    table = [line.split("\t") for line in lines_of(file)[1:]]
+    tokenizer = trained_bpe(row[1] for row in table)
+    ids = [
+        [2, *encoded.ids[:126], 3] for encoded in tokenizer.encode_batch([row[1] for row in table])
+    ]
+    labels = [int(row[2]) for row in table]
+    rows = int(1024 / (statistics.fmean(map(len, ids)) * 1.05))
+
+    def collate(batch: list[dict[str, Any]]) -> dict[str, Any]:
+        shown = padded([row["input_ids"] for row in batch], 0)
+        numbers = torch.tensor([row["labels"] for row in batch])
+        return {"input_ids": shown, "attention_mask": (shown != 0).long(), "labels": numbers}
+
+    print(json.dumps({"tokens_per_step": rows}), flush=True)
+    trainer_of(
+        "Training", transformers.BertForSequenceClassification(bert_small()),
+        Rows(input_ids=ids, labels=labels, length=[len(row) for row in ids]), collate, rows,
+        max_steps=int(steps), learning_rate=5e-5, warmup_steps=100, torch_compile=compiled == "compiled",
+    )  # fmt: skip
+
+
+def peer_language(file: str, steps: str, compiled: str) -> None:
+    """GPT-2 base with Trainer, in blocks of 512."""
+    import torch
+    import transformers
+
+    texts = lines_of(file)
+    tokenizer = trained_bpe(iter(texts))
+    stream = [token for encoded in tokenizer.encode_batch(texts) for token in [*encoded.ids, 3]]
+    blocks = [stream[start : start + 512] for start in range(0, len(stream) - 512, 512)]
+
+    def collate(batch: list[dict[str, Any]]) -> dict[str, Any]:
+        ids = torch.tensor([row["input_ids"] for row in batch])
+        return {"input_ids": ids, "labels": ids}
+
+    config = transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_positions=512, resid_pdrop=0.1, embd_pdrop=0.1, attn_pdrop=0.0
+    )
+    rows = BATCH_TOKENS // 512
+    print(json.dumps({"tokens_per_step": rows * 512}), flush=True)
+    trainer_of(
+        "Training", transformers.GPT2LMHeadModel(config), Rows(input_ids=blocks), collate, rows,
+        max_steps=int(steps), learning_rate=5e-4, warmup_steps=100, torch_compile=compiled == "compiled",
+    )  # fmt: skip
+
+
+PEERS: dict[str, Callable[..., None]] = {
+    "translation": peer_translation,
+    "masked": peer_masked,
+    "classification": peer_classification,
+    "language": peer_language,
+}
+
+
+# ------------------------------------------------------------------------------------ the rows
+
+
+@dataclass
+class Row:
+    """A process to measure."""
+
+    task: str
+    name: str
+    command: list[str]
+    unit: str = "tokens/s"
+    run: str = ""
+    """The run folder, if the command is a training of regard."""
+
+
+@dataclass
+class Result:
+    row: Row
+    pace: float = 0.0
+    busy: float | None = None
+    first_step: float = 0.0
+    wall: float = 0.0
+    host_gb: float = 0.0
+    gpu_gb: float = 0.0
+    kernels: dict[str, float] = field(default_factory=dict)
+    stacks: dict[str, int] = field(default_factory=dict)
+
+    def line(self) -> str:
+        busy = "" if self.busy is None else f"{100 * self.busy:.0f} %"
+        figures = (
+            f"{self.pace:,.0f} {self.row.unit} | {busy} | {self.first_step:.1f} | {self.wall:.0f}"
+        )
+        return f"| {self.row.task} | {self.row.name} | {figures} | {self.host_gb:.1f} | {self.gpu_gb:.1f} |"
+
+
+def training_rows(
+    task: str, recipe: str, steps: int, *overrides: str, unit: str = "tokens/s"
+) -> list[Row]:
+    """A training of regard without compiling, with it, and as the recipe decides."""
+    rows = []
+    for compiled in ("false", "true"):
+        run = f"runs/{task}-{compiled}-{time.time_ns()}"
+        options = [
+            f"training.steps={steps}",
+            f"training.validate_every={steps}",
+            "training.epochs=null",
+            f"training.compile={compiled}",
+        ]
+        command = ["train", recipe, *overrides, *options, "--out", run]
+        rows.append(Row(task, f"regard, compile={compiled}", command, unit, run))
+    return rows
+
+
+def rows_for(task: str, steps: int, options: argparse.Namespace) -> list[Row]:
+    rows: list[Row] = []
+    files = {
+        "translation": "tatoeba.tsv",
+        "masked": "nsmc/unlabelled.txt.xz",
+        "classification": "nsmc/ratings_train.tsv.xz",
+        "language": "books_en/train.txt.xz",
+    }
+    match task:
+        case "translation":
+            Path("translation.yaml").write_text(TRANSLATION)
+            rows = training_rows(task, "translation.yaml", steps)
+        case "masked":
+            rows = training_rows(task, "nsmc-bert", steps)
+        case "classification":
+            settings = [LABELLED, "data.test=null", "training.init=null", *FRESH_BERT]
+            rows = training_rows(task, "classification", steps, *settings, unit="examples/s")
+        case "language":
+            Path("language.yaml").write_text(LANGUAGE)
+            rows = training_rows(task, "language.yaml", steps)
+    rows = [row for row in rows if row.name.split("=")[-1] in options.compile]
+    if options.rivals:
+        unit = "examples/s" if task == "classification" else "tokens/s"
+        ways = ["eager"] if task == "classification" else ["eager", "compiled"]
+        rows += [
+            Row(task, f"transformers, {way}", ["peer", task, files[task], str(steps), way], unit)
+            for way in ways
+        ]
+    return rows
+
+
+FRESH_BERT = [
+    "model.preset=small",
+    "tokenizer={kind: wordpiece, vocabulary: 16000}",
+]
+"""A BERT without pre-training is as fast as one with it."""
+
+
+def result_of(row: Row, steps: int) -> Result:
+    """Run the process, and read what it and its wrapper wrote."""
+    first = steps - WINDOW - steps // 10
+    with tempfile.TemporaryDirectory() as folder:
+        seen = Path(folder) / "watch.json"
+        command = [sys.executable, __file__, "--watch", str(seen), str(first), *row.command]
+        started = time.time()
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert process.stdout is not None
+        printed = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.time() - started
+        if status:
+            print(printed[-3000:])
+            return Result(row, wall=wall)
+        watch = json.loads(seen.read_text())
+    times = watch["times"]
+    begin = min(len(times) // 3, first - 10)
+    rate = (first - 1 - begin) / (times[first - 1] - times[begin])
+    return Result(
+        row,
+        pace=rate * units_per_step(row, printed),
+        busy=watch["busy"],
+        first_step=times[0] - started,
+        wall=wall,
+        host_gb=usage.ru_maxrss / 2**20,
+        gpu_gb=watch["gpu_bytes"] / 2**30,
+        kernels=watch["kernels"],
+        stacks=watch["stacks"],
+    )
+
+
+def units_per_step(row: Row, printed: str) -> float:
+    """Tokens or examples of a step: from the log of the run, or as the peer says."""
+    if not row.run:
+        said = next(line for line in printed.splitlines() if line.startswith('{"tokens_per_step"'))
+        return float(json.loads(said)["tokens_per_step"])
+    lines = [
+        json.loads(line) for line in (Path(row.run) / "metrics.jsonl").read_text().splitlines()
+    ]
+    logged = [line for line in lines if line["event"] == "train"]
+    return float(sum(line["tokens"] for line in logged) / logged[-1]["step"])
+
+
+@contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def prepare(data: Path) -> None:
+    """The data where the recipes look for it."""
+    for name in ("nsmc", "books_en", "multi30k"):
+        if (data / name).exists() and not Path(name).exists():
+            Path(name).symlink_to(data / name)
+    if not Path("tatoeba.tsv").exists():
+        pairs = (
+            "\t".join(line.split("\t")[:2])
+            for line in lines_of(str(data / "tatoeba_en_fr/fra.tsv.xz"))
+        )
+        Path("tatoeba.tsv").write_text("".join(f"{pair}\n" for pair in pairs), encoding="utf-8")
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--watch"]:
+        measured(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+        return
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--only", default="translation,masked,classification,language")
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--compile", default="false,true")
+    parser.add_argument("--rivals", action="store_true", help="transformers' Trainer, too")
+    parser.add_argument("--folder", type=Path, default=Path("end_to_end"))
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    data = options.data.resolve()
+    out = options.out.resolve() if options.out else None
+    options.folder.mkdir(parents=True, exist_ok=True)
+    found: list[dict[str, Any]] = []
+    print("| work | who | pace | GPU busy | first step (s) | wall (s) | host GB | GPU GB |")
+    with inside(options.folder):
+        prepare(data)
+        for _ in range(options.repeat):
+            for task in options.only.split(","):
+                for row in rows_for(task, options.steps, options):
+                    result = result_of(row, options.steps)
+                    print(result.line(), flush=True)
+                    found.append({**vars(result), "row": vars(row)})
+                    if out:
+                        out.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
