@@ -114,9 +114,7 @@ NO_IMAGE = (
 )
 FLEW = "input 1: the word 'flew' is unknown"
 CONTINUES_NOT = "this model does not continue texts"
-PREDICTED = (
-    "runs of the task language_modeling are compared by what they predict, nothing is searched for"
-)
+PREDICTED = "runs of the task language_modeling are compared by their predictions, without a search"
 NOT_DECODED = "{0}: story_answering does not decode, so {0} has no effect (leave it out)"
 MISTAKES = {
     "models": [
@@ -670,7 +668,7 @@ MISTAKES = {
         *(
             Mistake(
                 f"explain @bert Hi {name} 3",
-                f"{name}: a run of the task masked_language_modeling writes no text",
+                f"{name}: a run of the task masked_language_modeling does not write text",
             )
             for name in ("--target", "--beam")
         ),
@@ -690,11 +688,12 @@ MISTAKES = {
         ),
         Mistake(
             "compare @run @translation",
-            "@translation: its examples are not those of @run (give the texts to "
-            "compare on with --file; ",
+            "@translation: its examples differ from those of @run (give the texts to compare on "
+            "with --file; ",
         ),
         Mistake(
-            "compare @run --hypotheses a.txt", "--hypotheses: 'a.txt' names no system (NAME=FILE, "
+            "compare @run --hypotheses a.txt",
+            "--hypotheses: 'a.txt' does not name a system (NAME=FILE, ",
         ),
         Mistake("compare @run --hypotheses x=no.txt", "no.txt: there is no such file"),
         Mistake(
@@ -708,7 +707,7 @@ MISTAKES = {
         *(
             Mistake(
                 f"compare @run --hypotheses x=o.txt {option}",
-                f"o.txt: {count} lines for 15 inputs (one output a line, in the order ",
+                f"o.txt: {count} lines for 15 inputs (one output per line, in the order ",
                 {"o.txt": "a b\n" * count},
             )
             for count, option in ((14, ""), (16, "--out new.html"))
@@ -726,8 +725,8 @@ MISTAKES = {
         Mistake("compare @gpt --hypotheses other=train.s", f"--hypotheses: {PREDICTED}"),
         Mistake(
             "compare @gpt @autoencoder",
-            "@autoencoder: it writes texts that it has read (model.objective: "
-            "autoencoder), others predict what they have not (compare it with other autoencoders)",
+            "@autoencoder: it reconstructs texts that it has read (model.objective: autoencoder), "
+            "the others predict unseen texts (compare it with other autoencoders)",
         ),
         Mistake(
             "train tales-bert training.init=@bert model.preset=tiny tokenizer.vocabulary=999 "
@@ -891,10 +890,10 @@ MISTAKES = {
             )
             for verb in ("evaluate @run", "diagnose @run", "compare @run @run")
         ),
-        Mistake("diagnose @run --limit 0", "--limit: 0 sentences are none to diagnose (1 or more)"),
+        Mistake("diagnose @run --limit 0", "--limit: 0 sentences cannot be diagnosed (1 or more)"),
         Mistake(
             "diagnose @run --set search.sample=true",
-            "search.sample: samples are not searched for (--set search.",
+            "search.sample: sampling is not a search (--set search.",
         ),
         Mistake("diagnose @run --beam 0", "search.beam: "),
         Mistake("diagnose @run --device tpu", "--device: there is no device 'tpu' here "),

@@ -494,11 +494,11 @@ def test_the_page_holds_everything(compared: Comparison) -> None:
     group = compared.tables["groups"][0]
     for text in (
         f"{group['chrf']:.2f} ± {group['chrf_deviation']:.2f}",
-        "There is no attention to show of plain.",
+        "There is no attention to show for plain.",
         "nrefs:1|case:mixed",
         "greedy search on the first of them (training.decode)",
         "another seed",
-        "or where the reference holds unknown tokens",
+        "or if the reference contains unknown tokens",
         *(row["output"] for row in compared.tables["differ_most"]),
     ):
         assert text in written
@@ -563,7 +563,7 @@ def test_a_group_has_a_star_where_every_seed_differs(compared: Comparison) -> No
         if cell.text.endswith("*")
     }
     assert starred == {"chrF"}  # by BLEU and exact match only one of the seeds differs
-    assert table.notes[0] == "* differs significantly from plain; of a group, every seed does"
+    assert table.notes[0] == "* differs significantly from plain; in a group, every seed does"
 
 
 def test_printed_seeds(

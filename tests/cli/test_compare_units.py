@@ -249,8 +249,8 @@ def test_language_models_with_other_tokenizers_are_compared(runs: Runs, tmp_path
     written = page.read_text(encoding="utf-8")
     wanted = (
         "12 documents",
-        "perplexity a word",
-        "bits a character",
+        "perplexity per word",
+        "bits per character",
         "tokenizer.vocabulary",
         "Losses are per token",
     )
@@ -289,7 +289,9 @@ def test_classifiers_are_compared_by_mcnemar_and_bootstrap(
 
 def test_other_examples_are_refused_but_for_a_file(runs: Runs, tmp_path: Path) -> None:
     two = [runs["gpt"], runs["gpt-pre"]]
-    message = f"its examples are not those of {two[0]} (give the texts to compare on with --file;"
+    message = (
+        f"its examples differ from those of {two[0]} (give the texts to compare on with --file;"
+    )
     assert message in refusal("compare", *two)
     same = write(tmp_path / "same.jsonl", '{"text": "The fox ran."}\n{"text": "It rained."}\n')
     assert api.compare(two, files=[str(same)]).to_json()["documents"] == 2
@@ -324,7 +326,7 @@ def test_classifiers_with_other_expected_answers_are_refused(classifiers: dict[s
         corpus.model_copy(update={"label": "other"}) for corpus in run.recipe.data.validation
     ]
     data = run.recipe.data.model_copy(update={"validation": corpora})
-    with pytest.raises(DataError, match="its expected answers are not those of"):
+    with pytest.raises(DataError, match="its expected answers differ from those of"):
         api.compare([run, run.under(run.recipe.model_copy(update={"data": data}))])
 
 

@@ -503,7 +503,7 @@ def test_a_changed_digit_and_a_lost_line_of_the_log(run: Run, tmp_path: Path) ->
     assert [note in one.err for one in more] == [True, False]
     log.unlink()
     compared = succeed("compare", run.folder, run.folder, "--split", "test").out
-    assert "the run has no metrics.jsonl, so nothing is known of its training." in " ".join(
+    assert "the run has no metrics.jsonl, so nothing is known about its training." in " ".join(
         compared.split()
     )
     assert (

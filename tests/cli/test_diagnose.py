@@ -198,10 +198,9 @@ def test_what_the_vocabulary_cannot_write_is_the_models_fault(
     assert diagnosis.raw["search_errors"] == 0
     assert diagnosis.unreachable == {"search": {}, "model": {"unknown token": 40}, "rule": {}}
     assert diagnosis.advice[0] == (
-        "100 % model errors, 40 of them because the reference holds unknown tokens, which no "
-        "search could write: use a "
-        "larger vocabulary, or one of sub-words or bytes. No beam, however wide, would prefer "
-        "these references."
+        "100 % model errors, 40 of them because the reference contains unknown tokens, which no "
+        "search could write: use a larger vocabulary, or one of sub-words or bytes. No beam, "
+        "however wide, would prefer these references."
     )
     assert not any(
         "Train longer" in sentence or "raise the beam" in sentence for sentence in diagnosis.advice
@@ -209,12 +208,12 @@ def test_what_the_vocabulary_cannot_write_is_the_models_fault(
     example = diagnosis.to_json()["examples"]["model_errors"][0]
     assert (
         example["note"]
-        == "the scores of the reference are of its tokens with <unk>, not of the text"
+        == "the reference is scored with <unk> for its unknown tokens, not as the text itself"
     )
-    assert "its tokens with &lt;unk&gt;" in page(diagnosis.report())
+    assert "is scored with &lt;unk&gt;" in page(diagnosis.report())
     run, files = plant(tmp_path, UNKNOWN_FIRST, beam=5), pairs(tmp_path, "한", "한", "bg", "ad")
     assert (
-        "its tokens with <unk>"
+        "is scored with <unk>"
         in succeed("diagnose", run.folder, "--file", *files, "--no-sweep").out
     )
     other = write(tmp_path / "other.txt", "a\nb\nc\nd\n")
@@ -499,9 +498,8 @@ NO_BEAM = (
     "would prefer these references;"
 )
 TRAIN = (
-    ", but no beam up to 5 writes better by more than 0.1 points of chrF: the references lie too "
-    "far off the beam. "
-    "Train longer, so that the model rates how they begin."
+    ", but no beam up to 5 writes better by more than 0.1 points of chrF: the references leave "
+    "the beam too early. Train longer, so that the model rates their beginnings higher."
 )
 CHANCE = (
     ": a beam of 5 writes better (chrF 10.0 -> 11.0, 5.0 times the time), but with 40 sentences "
@@ -540,8 +538,8 @@ def test_advice_where_beams_find_what_is_as_wrong() -> None:
     sweep = Sweep("chrf", [now, replace(widest, tally=Tally(40, 40, 10, 30, 0, 0.0))], 1)
     assert next(advice(tally, (), 1, sweep)) == (
         "100 % search errors, but no beam up to 5 writes better by more than 0.1 points of chrF, "
-        "and what the model "
-        "prefers to the references is as wrong: longer training, more data or a larger model."
+        "and the outputs that the model prefers to the references are just as wrong: longer "
+        "training, more data or a larger model."
     )
 
 

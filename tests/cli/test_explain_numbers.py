@@ -310,7 +310,7 @@ def test_a_text_may_come_on_standard_input(tiny_run: Path) -> None:
     shown = succeed("explain", tiny_run, "a b", "--json").json
     for arguments in ((), ("-",)):
         assert succeed("explain", tiny_run, *arguments, "--json", stdin="a b\n").json == shown
-    message = "standard input: one text is explained, and these are 2 lines (give one of them)"
+    message = "standard input: explain takes one text, but there are 2 lines (give one of them)"
     assert fail("explain", tiny_run, "-", stdin="a\nb\n") == [message]
     assert fail("explain", tiny_run)[0].startswith("INPUT: there is nothing to explain")
     hint = "give a file, whose suffix says what it is"

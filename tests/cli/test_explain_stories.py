@@ -179,7 +179,7 @@ ASKED = ("--story", "TOLD", "Where is Mary?")
         *(
             (
                 (*ASKED, option, "2"),
-                f"{option}: a run of the task story_answering writes no text (leave it out)",
+                f"{option}: a run of the task story_answering does not write text (leave it out)",
             )
             for option in ("--target", "--beam")
         ),

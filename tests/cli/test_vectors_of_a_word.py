@@ -254,7 +254,7 @@ def test_it_is_drawn_and_mistakes_are_one_sentence(runs: Path, tmp_path: Path) -
             "bert",
             "사과",
             SENTENCES[:1],
-            "input 1: no word of '안나는 배를 먹었어요.' is '사과' or begins so",
+            "input 1: no word of '안나는 배를 먹었어요.' is '사과' or begins with it",
         ),
         ("bert", "를", SENTENCES[:1], "input 1: no word of"),
         ("bert", " ", SENTENCES, "--word: there is no word"),

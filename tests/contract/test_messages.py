@@ -215,10 +215,9 @@ SHOWN = {
     "--length-penalty.": "오류 6개는 길이 정규화 때문에 모델 오류가 된 것입니다(log P만 보면 참조 "
     "문장이 더 높습니다). "
     "--length-penalty를 낮춰 보십시오.",
-    "60 % model errors, 1 of them because the reference holds unknown tokens, which no search "
-    "could write: use a "
-    "larger vocabulary, or one of sub-words or bytes. No beam, however wide, would prefer these "
-    "references.": "오류의 60 %가 모델 오류입니다. 그중 1개는 참조 문장에 모르는 토큰이 있어 "
+    "60 % model errors, 1 of them because the reference contains unknown tokens, which no search "
+    "could write: use a larger vocabulary, or one of sub-words or bytes. No beam, however wide, "
+    "would prefer these references.": "오류의 60 %가 모델 오류입니다. 그중 1개는 참조 문장에 모르는 토큰이 있어 "
     "모델 오류가 된 것입니다"
     "(어떤 탐색으로도 쓸 수 없습니다). 더 큰 어휘나 서브워드, 바이트 어휘를 쓰십시오. "
     "빔을 아무리 넓혀도 이 참조 문장을 고르지 않습니다.",

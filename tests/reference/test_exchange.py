@@ -385,7 +385,7 @@ def assert_notes_two_vocabularies(run: Run) -> None:
     how = (
         f"AutoTokenizer.from_pretrained('{out}', subfolder='target'), as {out / 'README.md'} shows"
     )
-    note = f"source and target have a vocabulary each: decode outputs with {how}"
+    note = f"source and target have separate vocabularies: decode outputs with {how}"
     assert result.get("note") == (None if run.tokenizers.joint else note)
 
 

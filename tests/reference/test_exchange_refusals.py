@@ -60,7 +60,11 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "of its weights there is no encoder.layer.3.attention.output.LayerNorm.bia",
         ),
         ("bert", {"num_hidden_layers": 2}, "of its weights there is no place for encoder.layer.2."),
-        ("bert", {"hidden_size": None}, "config.json: hidden_size is missing or no whole number"),
+        (
+            "bert",
+            {"hidden_size": None},
+            "config.json: hidden_size is missing or not a whole number",
+        ),
         ("bert", {"hidden_size": 13}, "3 heads do not divide the width 13"),
         (
             "bert",
@@ -118,12 +122,16 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 3,
             )
         ),
-        ("bert", {"hidden_dropout_prob": "much"}, "config.json: hidden_dropout_prob is no number"),
-        ("bert", {"layer_norm_eps": None}, "config.json: layer_norm_eps is no number"),
+        (
+            "bert",
+            {"hidden_dropout_prob": "much"},
+            "config.json: hidden_dropout_prob is not a number",
+        ),
+        ("bert", {"layer_norm_eps": None}, "config.json: layer_norm_eps is not a number"),
         (
             "bert",
             {"classifier_dropout": [], "architectures": ["BertForQuestionAnswering"]},
-            "config.json: classifier_dropout is no number",
+            "config.json: classifier_dropout is not a number",
         ),
         (
             "bert",
@@ -138,7 +146,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         ("gpt2", {"n_embd": 3 * 2**18}, " x 786432 by this file"),
         ("marian", {"d_model": 18}, " x 18 by this file"),
-        ("marian", {"num_beams": "many"}, "num_beams is no number"),
+        ("marian", {"num_beams": "many"}, "num_beams is not a number"),
         (
             "marian",
             {"task_specific_params": 3},
@@ -177,7 +185,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (
             "pegasus",
             {"offset": "many"},
-            "tokenizer_config.json: offset: 'many' is no number of tokens",
+            "tokenizer_config.json: offset: 'many' is not a number of tokens",
         ),
     ],
 )
@@ -203,7 +211,11 @@ def test_a_folder_not_supported(
         ("folder", "[", "cannot be read as JSON"),
         ("folder", "[]", "is not a JSON object"),
         ("folder", "[" * 100_000, "cannot be read as JSON: it is nested too deeply"),
-        ("folder", '{"model_type": "gpt2", "n_embd": 8}', "n_layer is missing or no whole number"),
+        (
+            "folder",
+            '{"model_type": "gpt2", "n_embd": 8}',
+            "n_layer is missing or not a whole number",
+        ),
     ],
 )
 def test_what_is_no_model_folder(
@@ -277,8 +289,8 @@ def test_a_name_of_the_hub_when_offline(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     [message] = fail("import", "google-bert/no-such-bert", "--out", tmp_path / "run")
     start = (
-        "google-bert/no-such-bert: is no folder here, and cannot be fetched from the "
-        "Hugging Face Hub: "
+        "google-bert/no-such-bert: is not a folder here, and cannot be fetched from the Hugging "
+        "Face Hub: "
     )
     assert message.startswith(start)
     assert message.endswith("(give the folder of a model that was downloaded before)")

@@ -348,7 +348,7 @@ MAPS = "alignment, encoder, decoder"
         (["--layer", "first"], "--layer: there is no layer first (allowed: 1 to 2, mean, all)"),
         (
             ["--rollout", "--head", "1"],
-            "--head: a rollout is over the mean of the heads (leave it out)",
+            "--head: a rollout uses the mean of the heads (leave it out)",
         ),
         (["--padding", "-1"], "--padding: -1 padding tokens are not possible (0 or more)"),
         (["--numbers", "--head", "3"], "--head: there is no head 3 (allowed: 1 to 2)"),

@@ -201,7 +201,7 @@ def _text_and_story(
         hint = "give a text, or --story; standard input is empty, too"
         raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
     if len(piped) > 1 and not task.reads_stories:
-        what = f"one text is explained, and these are {len(piped):,} lines"
+        what = f"explain takes one text, but there are {len(piped):,} lines"
         raise DecodeError(what, where="standard input", hint="give one of them")
     return [*story_lines, *console.typed(task.inputs, piped)]
 

@@ -135,7 +135,7 @@ def _write_run(
             there, here = (" x ".join(map(str, weight.shape)) for weight in (tensor, expected))
             what = f"{stored} is {there} in the weights, but {here} by this file"
             raise DataError(
-                what, where=folder.config_path, hint="is one of the two that of another model?"
+                what, where=folder.config_path, hint="does one of the two belong to another model?"
             )
     check_weights(model, imported.weights, Path(folder.name))
     first = step_name(0)
@@ -275,7 +275,7 @@ def export_note(out: Path) -> str | None:
     if not (out / "target").is_dir():
         return None
     return (
-        "source and target have a vocabulary each: decode outputs with "
+        "source and target have separate vocabularies: decode outputs with "
         f"AutoTokenizer.from_pretrained({str(out)!r}, subfolder='target'), as {out / 'README.md'} "
         "shows"
     )

@@ -143,7 +143,7 @@ class ModelFolder:
     def number(self, name: str, default: int | None = None) -> int:
         value = default if self.config.get(name) is None else self.config[name]
         if not isinstance(value, int) or isinstance(value, bool):
-            raise DataError(f"{name} is missing or no whole number", where=self.config_path)
+            raise DataError(f"{name} is missing or not a whole number", where=self.config_path)
         most = MAX_LAYERS if name.endswith(("layer", "layers")) else MAX_NUMBER
         if not 0 <= value <= most:
             raise DataError(
@@ -153,7 +153,7 @@ class ModelFolder:
 
     def real(self, name: str, value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not -1e9 < value < 1e9:
-            raise DataError(f"{name} is no number", where=self.config_path)
+            raise DataError(f"{name} is not a number", where=self.config_path)
         return float(value)
 
     def fields(self, fields: Fields) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def open_folder(source: str | Path) -> ModelFolder:
             Exception
         ) as error:  # no network, no such name, no permission: each has a class of its own
             first = (str(error) or type(error).__name__).splitlines()[0]
-            what = f"is no folder here, and cannot be fetched from the Hugging Face Hub: {first}"
+            what = f"is not a folder here, and cannot be fetched from the Hugging Face Hub: {first}"
             hint = "give the folder of a model that was downloaded before"
             raise DataError(what, where=str(source), hint=hint) from None
     if not path.is_dir():
@@ -249,11 +249,11 @@ def open_folder(source: str | Path) -> ModelFolder:
         raise DataError(
             what,
             where=str(source),
-            hint="expected is a folder with config.json, or a name on the Hub",
+            hint="expected: a folder with config.json, or a name on the Hub",
         )
     if not (path / "config.json").exists():
         below = sorted(path.glob("*/config.json"))
-        hint = "expected is a folder as save_pretrained of transformers writes it"
+        hint = "expected: a folder written by save_pretrained of transformers"
         if below:
             hint = (
                 "there is one below: give "

@@ -393,11 +393,13 @@ def _read_trees(folder: ModelFolder, *, shared: bool) -> list[TokenizerTree]:
                 or not {END_TOKEN, UNKNOWN_TOKEN, PAD_TOKEN} <= ids.keys()
             ):
                 hint = (
-                    f"expected are pieces with the ids from 0 on, {END_TOKEN}, {UNKNOWN_TOKEN} and "
+                    f"expected: pieces with ids from 0 on, {END_TOKEN}, {UNKNOWN_TOKEN} and "
                     f"{PAD_TOKEN} among them"
                 )
                 raise DataError(
-                    "is no vocabulary of a Marian model", where=str(folder.path / name), hint=hint
+                    "is not the vocabulary of a Marian model",
+                    where=str(folder.path / name),
+                    hint=hint,
                 )
             trees.append(_tree(folder, f"{side}.spm", ids))
         return trees
@@ -417,7 +419,7 @@ def _read_trees(folder: ModelFolder, *, shared: bool) -> list[TokenizerTree]:
         raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
     offset = folder.json(settings.name).get("offset", 103)  # its own tokens, before the pieces
     if not isinstance(offset, int) or not 2 <= offset <= MAX_NUMBER:
-        raise DataError(f"offset: {offset!r} is no number of tokens", where=str(settings))
+        raise DataError(f"offset: {offset!r} is not a number of tokens", where=str(settings))
     pieces = convert_sentencepiece(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)
     masks = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
     names = [

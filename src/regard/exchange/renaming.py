@@ -88,7 +88,7 @@ def without_copies(
             tensor := weights.pop(copy), weights.setdefault(first, tensor)
         ):
             raise DataError(
-                f"has other values than {first}, but both are one table here",
+                f"has other values than {first}, but regard has one table for both",
                 where=f"{where}: {copy}",
             )
     return weights

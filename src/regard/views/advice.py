@@ -30,7 +30,7 @@ TRAIN_MORE = "longer training, more data or a larger model"
 LARGER_VOCABULARY = "use a larger vocabulary, or one of sub-words or bytes"
 LOWER_PENALTY = "try a lower --length-penalty"
 REMEDY_REASONS = {
-    LARGER_VOCABULARY: "because the reference holds unknown tokens, which no search could write",
+    LARGER_VOCABULARY: "because the reference contains unknown tokens, which no search could write",
     LOWER_PENALTY: "only by the length normalisation, since the model gives the reference the higher "
     "log P",
 }
@@ -135,10 +135,13 @@ def _wider(tally: Tally, sweep: Sweep) -> str:
         f"{metric_title(sweep.metric)}"
     )
     if 2 * widest.tally.search_errors < tally.search_errors:
-        return f"{none}, and what the model prefers to the references is as wrong: {TRAIN_MORE}."
+        return (
+            f"{none}, and the outputs that the model prefers to the references are just as "
+            f"wrong: {TRAIN_MORE}."
+        )
     return (
-        f"{none}: the references lie too far off the beam. Train longer, so that the model "
-        "rates how they begin."
+        f"{none}: the references leave the beam too early. Train longer, so that the model rates "
+        "their beginnings higher."
     )
 
 

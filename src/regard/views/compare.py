@@ -54,8 +54,8 @@ def compare(
             "--length-penalty": length_penalty,
         }
         what = (
-            f"runs of the task {first.recipe.task} are compared by what they predict, "
-            "nothing is searched for"
+            f"runs of the task {first.recipe.task} are compared by their predictions, without a "
+            "search"
         )
         refuse(options, what)
     search = SearchOptions(beam, 1 if texts else None, length_penalty, overrides=tuple(overrides))

@@ -59,27 +59,22 @@ SeedGroups = Mapping[str, Sequence[str]]
 MAX_SHOWN_CHARACTERS = 300
 """Characters of a document that are shown."""
 TASK_NOTES = {
-    "language_modeling": " Perplexity is a word's, the end of a document counted as one, and bits "
-    "are a character's: "
-    "models with different tokenizers can be compared.",
+    "language_modeling": " Perplexity is per word, with the end of a document counted as a word, "
+    "and bits are per character, so models with different tokenizers can be "
+    "compared.",
 }
 TESTS_NOTE = (
     "Paired bootstrap (Koehn 2004; 1,000 resamples) and approximate randomisation (Riezler and "
-    "Maxwell 2005; 10,000 "
-    "trials) over {}, two-sided, with a fixed seed. Trials that give the very difference observed "
-    "count, so that a "
-    "handful of {} is never significant; two equal scores have the p-value 1. Many tests on one "
-    "page will find some "
-    "difference by chance."
+    "Maxwell 2005; 10,000 trials) over {}, two-sided, with a fixed seed. Trials that give exactly "
+    "the observed difference count, so that a handful of {} is never significant; two equal "
+    "scores have the p-value 1. Many tests on one page will find some difference by chance."
 )
 ERRORS_NOTE = (
     "An output that is worse than its reference is a search error if the model scores the "
-    "reference higher under "
-    "the objective of the search, and a model error otherwise, or where the reference holds "
-    "unknown tokens, which "
-    "no search could write. Where a rule of the search forbids the reference, the error is neither "
-    "but a rule error. "
-    "For one run, 'regard diagnose RUN' says more."
+    "reference higher under the objective of the search, and a model error otherwise, or if the "
+    "reference contains unknown tokens, which no search could write. If a rule of the search "
+    "forbids the reference, the error is neither: it is a rule error. For one run, 'regard "
+    "diagnose RUN' says more."
 )
 
 
@@ -233,7 +228,7 @@ def findings(comparison: Comparison) -> list[str]:
     for name, run in runs.items():
         if "imported" not in run.environment and not (run.folder / "metrics.jsonl").exists():
             sentences.append(
-                f"{name}: the run has no metrics.jsonl, so nothing is known of its training."
+                f"{name}: the run has no metrics.jsonl, so nothing is known about its training."
             )
     return sentences
 
@@ -313,7 +308,7 @@ def _quality(comparison: Comparison) -> list[Part]:
     grouped = len(rows) < len(systems)
     notes = {
         f"* differs significantly from {baseline}": starred and not grouped,
-        f"* differs significantly from {baseline}; of a group, every seed does": starred
+        f"* differs significantly from {baseline}; in a group, every seed does": starred
         and grouped,
         "± is the standard deviation over the seeds": grouped,
         f"note: {comparison.note}": comparison.note,
@@ -511,7 +506,7 @@ def _examples(comparison: Comparison) -> list[Part]:
         if system.run is not None and not system.alignments
     ]
     if parts and without:
-        parts.append(muted(f"There is no attention to show of {', '.join(without)}."))
+        parts.append(muted(f"There is no attention to show for {', '.join(without)}."))
     return parts
 
 

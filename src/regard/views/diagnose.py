@@ -55,15 +55,12 @@ WARM_UP_SENTENCES = 16
 
 
 VERDICTS_NOTE = (
-    "An output that is worse than its reference (its own chrF is below 100) is an error. Where the "
-    "reference scores "
-    "higher than the output, under the objective that the search maximises, the search has missed "
-    "it; otherwise the "
-    "model prefers the wrong one, or its vocabulary cannot write the reference. Where a rule of "
-    "the search, such as "
-    "its maximum length, forbids the reference, the error is neither but a rule error. Shares come "
-    "with their 95 % "
-    "interval (Wilson), of errors among the sentences and of each kind among the errors."
+    "An output that is worse than its reference (its own chrF is below 100) is an error. If the "
+    "reference scores higher than the output, under the objective that the search maximises, the "
+    "search has missed it; otherwise the model prefers the wrong one, or its vocabulary cannot "
+    "write the reference. If a rule of the search, such as its maximum length, forbids the "
+    "reference, the error is neither: it is a rule error. Shares come with their 95 % interval "
+    "(Wilson), of errors among the sentences and of each kind among the errors."
 )
 
 
@@ -305,12 +302,10 @@ def diagnose(
     seconds = dict[str, float]()
     if search.sample:
         raise ConfigError(
-            "samples are not searched for", where="search.sample", hint="--set search.sample=false"
+            "sampling is not a search", where="search.sample", hint="--set search.sample=false"
         )
     if limit is not None and limit < 1:
-        raise DataError(
-            f"{limit} sentences are none to diagnose", where="--limit", hint="1 or more"
-        )
+        raise DataError(f"{limit} sentences cannot be diagnosed", where="--limit", hint="1 or more")
     dataset = examples_of(run, split, files)
     model = run.load_model(checkpoint, device)
     with _timed(seconds, "scoring"):

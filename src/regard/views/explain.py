@@ -103,7 +103,7 @@ def explain(
         return _explain_story(run, model, given, question)
     if len(given) != 1:
         raise DecodeError(
-            f"one text is explained, and these are {len(given):,}", where="input", hint="give one"
+            f"explain takes one text, but there are {len(given):,}", where="input", hint="give one"
         )
     padded = (MASK_PADDING if view == "masks" else 0) if padding is None else padding
     read = _read_pair if task.writes == "target" else _read_text
@@ -156,7 +156,8 @@ def _check_options(
         )
     if task.writes is None or not task.recipe.model.generates:
         refuse(
-            {"--target": target, "--beam": beam}, f"a run of the task {task.name} writes no text"
+            {"--target": target, "--beam": beam},
+            f"a run of the task {task.name} does not write text",
         )
 
 

@@ -374,12 +374,14 @@ class Explanation(Result):
         if options.rollout:
             if options.head != "mean":
                 raise DecodeError(
-                    "a rollout is over the mean of the heads", where="--head", hint="leave it out"
+                    "a rollout uses the mean of the heads", where="--head", hint="leave it out"
                 )
             if not self.rollouts:
                 what = f"the model {self.model_kind!r} has no layers of self-attention to roll out"
                 raise DecodeError(
-                    what, where="--rollout", hint="transformer, self_attention, gpt and bert have"
+                    what,
+                    where="--rollout",
+                    hint="transformer, self_attention, gpt and bert have them",
                 )
             for number in layers:
                 last = number or counts[0]
@@ -488,8 +490,8 @@ class Explanation(Result):
                 for heat_map in drawn
             ]
             hint = (
-                "First the input picture, then one picture for each word: bright regions "
-                "have high attention."
+                "First the input picture, then one picture per word: bright regions have high "
+                "attention."
             )
             parts = [*images, muted(hint)]
             yield _section(

@@ -162,7 +162,7 @@ def named_files(options: Sequence[str]) -> dict[str, str]:
         name, equals, file = option.partition("=")
         if not (name and equals and file):
             hint = "NAME=FILE, for example other=out.txt"
-            raise DataError(f"{option!r} names no system", where="--hypotheses", hint=hint)
+            raise DataError(f"{option!r} does not name a system", where="--hypotheses", hint=hint)
         if name in files:
             raise DataError(
                 f"the name {name!r} is given twice", where="--hypotheses", hint="give another name"
@@ -182,7 +182,7 @@ def read_hypotheses(name: str, file: str | Path, references: Sequence[Sequence[s
             else ""
         )
         raise DataError(
-            what, where=str(file), hint=f"one output a line, in the order of the inputs{several}"
+            what, where=str(file), hint=f"one output per line, in the order of the inputs{several}"
         )
     return System(name, lines, speed=dict.fromkeys(SPEED_FIELDS))
 
@@ -270,8 +270,8 @@ def measure_units(
     rewriting = [run for run in runs.values() if getattr(run.task, "rewrites", False)]
     if 0 < len(rewriting) < len(runs):
         what = (
-            "it writes texts that it has read (model.objective: autoencoder), others "
-            "predict what they have not"
+            "it reconstructs texts that it has read (model.objective: autoencoder), the others "
+            "predict unseen texts"
         )
         raise DataError(
             what, where=str(rewriting[0].folder), hint="compare it with other autoencoders"

@@ -315,8 +315,8 @@ def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:
     if missing and strict:
         some = " ".join(sorted(missing)[:5])
         hint = (
-            "install one, for Chinese and Japanese 'apt install fonts-noto-cjk'; .svg and "
-            ".html need none here"
+            "install one, such as 'apt install fonts-noto-cjk' for Chinese and Japanese; .svg and "
+            ".html need none"
         )
         raise RegardError(f"no installed font has {some}", where=str(path), hint=hint)
     return families or [LATIN_FONT]

@@ -38,7 +38,9 @@ UNKNOWN_TOKEN = "unknown token"
 """A reference that the vocabulary cannot write."""
 SAME_TOKENS = "same tokens"
 """An output that differs from the reference only in what the tokenizer does not keep."""
-UNKNOWN_REFERENCE_NOTE = "the scores of the reference are of its tokens with <unk>, not of the text"
+UNKNOWN_REFERENCE_NOTE = (
+    "the reference is scored with <unk> for its unknown tokens, not as the text itself"
+)
 TOKENS_PER_BATCH = 2_048
 """Padded tokens of references that are checked against the rules in one batch."""
 MAX_BUCKETS = 8

@@ -27,9 +27,8 @@ from regard.views.labels import token_label
 from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, muted
 
 TREE_NOTE = (
-    "Each token stands after the one that it continues, with log P of all tokens up to it. A "
-    "dashed line leads to a "
-    "candidate that was not kept, a thick one to the best output."
+    "Each token follows the one that it continues, with log P of all tokens so far. Dashed lines "
+    "lead to candidates that were dropped, thick lines to the best output."
 )
 JsonObject = Mapping[str, Any]
 

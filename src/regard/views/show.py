@@ -85,13 +85,13 @@ def positions(length: int = 50, width: int = 128) -> EquationView:
             [Series(f"i = {column}", [*range(length)], [*waves[:, column]]) for column in shown],
             "position",
             "value",
-            "Some columns: each dimension is a wave, the later the longer",
+            "Some columns: each dimension is a wave, and later ones are longer",
         ),
         Curves(
             shifts,
             "shift k",
             "cosine of PE(pos) and PE(pos + k)",
-            "Likeness of two positions, by their distance",
+            "Similarity of two positions, by their distance",
         ),
         Table(
             ["shift k", *(series.name for series in shifts)],
@@ -151,7 +151,7 @@ def masks(source: int = 5, target: int = 6, padding: int = 2) -> EquationView:
         ),
     ]
     parts = [HeatMaps([heat_map], title=heat_map.title) for heat_map in maps]
-    note = "A row is a word that looks, a column a word that is looked at; dark: it may."
+    note = "Rows are the words that look, columns the words that are looked at; dark means allowed."
     return EquationView(
         "Masks",
         parts,
@@ -251,7 +251,7 @@ def dot_products(seed: int = 1) -> EquationView:
         draw(
             pair("gradient"),
             y_label="mean p (1 - p)",
-            title="What the softmax lets through of a gradient",
+            title="The share of a gradient that passes the softmax",
         ),
     ]
     note = (
@@ -262,8 +262,7 @@ def dot_products(seed: int = 1) -> EquationView:
 
 
 def label_smoothing(epsilon: float = 0.1, classes: int = 10) -> EquationView:
-    """The target that label smoothing trains towards, and the loss it gives to a too certain
-    model."""
+    """The target that label smoothing trains towards, and the loss of an overconfident model."""
     if not 0 <= epsilon < 1 or classes < 2:
         raise RegardError(
             "epsilon is from 0 to below 1, and classes at least 2", where="label-smoothing"
@@ -295,7 +294,7 @@ def label_smoothing(epsilon: float = 0.1, classes: int = 10) -> EquationView:
             [Series(f"epsilon = {e:g}", gaps, values) for e, values in losses.items()],
             "logit of the right class above the others",
             "loss",
-            "The loss of a more and more certain model",
+            "The loss as the model becomes more certain",
             from_zero=True,
         ),
         Table(

@@ -27,12 +27,12 @@ TableRows = list[dict[str, Any]]
 
 Unit = Literal["sentences", "documents", "examples"]
 OTHER_EXAMPLES = (
-    "its examples are not those of {}",
+    "its examples differ from those of {}",
     "give the texts to compare on with --file; a split drawn by training.seed differs, "
     "data.split_seed=1 keeps it",
 )
 OTHER_ANSWERS = (
-    "its expected answers are not those of {}",
+    "its expected answers differ from those of {}",
     "compare runs whose recipes read the answers from the same column",
 )
 OTHER_TOKENS = (

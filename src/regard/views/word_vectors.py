@@ -94,7 +94,7 @@ class WordVectors(Result):
             for name, nearest in self.neighbours.items()
         ]
         note = (
-            "Of all words in the sentences that the tokenizer knows; the number of the "
+            "Among all words of the sentences that the tokenizer knows; the number of the "
             "sentence is in parentheses."
         )
         sections.append(
@@ -132,7 +132,7 @@ class WordVectors(Result):
             series = [Series(name, range(len(names)), values) for name, values in by_pair.items()]
             yield Curves(series, "", "cosine similarity", x_ticks=[*enumerate(names)])
         yield muted(
-            "static is the embedding of the word alone; layer 0 has its position, too, where a "
+            "static is the embedding of the word alone; layer 0 also has its position, if the "
             "model learns positions."
         )
 
@@ -182,8 +182,8 @@ def word_vectors(
         if number in having
         else Problem(
             given.place,
-            f"no word of {short(given.text)!r} is {word!r} or begins so",
-            "--word is a word of every sentence",
+            f"no word of {short(given.text)!r} is {word!r} or begins with it",
+            "--word must occur in every sentence",
         )
         for number, given in enumerate(own, 1)
         if number not in known_in

@@ -151,7 +151,7 @@ export const TEXTS = {
   column_context: { en: "Text", ko: "지문" },
   column_f1: { en: "F1", ko: "F1" },
   column_expected: { en: "Expected", ko: "기대한 답" },
-  column_perplexity: { en: "Perplexity a word", ko: "단어당 퍼플렉서티" },
+  column_perplexity: { en: "Perplexity per word", ko: "단어당 퍼플렉서티" },
   column_masked: { en: "Masked", ko: "가린 토큰" },
   column_correct: { en: "Found", ko: "맞힌 토큰" },
   compare_few: { en: "There are no two runs of one task", ko: "같은 작업의 실행이 둘 이상 없습니다" },
