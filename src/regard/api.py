@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import Tree
-from regard.data.example import Example, without_faults
 from regard.data.inputs import Given
 from regard.data.parallel import Engine, chosen_workers
 from regard.data.records import is_rows, rows_of, store_rows
@@ -32,13 +31,9 @@ from regard.inference.evaluation import (
     evaluate_over_cluster,
     prediction_files,
 )
+from regard.inference.inputs import read_inputs, read_prefixes
 from regard.inference.loaded_model import LoadedModel, Precision, load_model
-from regard.inference.predictions import (
-    Predictions,
-    Skipped,
-    mark_long_inputs,
-    predict_chunks,
-)
+from regard.inference.predictions import Predictions, Skipped, predict_chunks
 from regard.inference.whole_file import (
     PieceOutput,
     Workers,
@@ -62,7 +57,7 @@ from regard.runs.examples import examples_of, later_step, measured_on, noted
 from regard.runs.run import Run
 from regard.search.external import ExternalModel
 from regard.tasks.classification import Classification, Classified
-from regard.tasks.task import Task, summed
+from regard.tasks.task import summed
 from regard.text.files import open_text
 from regard.text.writing import GrowingFile, atomic_file, check_writable
 from regard.training import check as checking
@@ -293,16 +288,17 @@ def predict(  # noqa: PLR0913  (one keyword per option, as in the command)
     options = SearchOptions(beam, nbest, length_penalty, prefix, tuple(as_list(overrides)))
     recipe = with_search(run.recipe, options)
     run = run.under(recipe)
-    given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
-    read: list[object] = [file, story, prefixes, *(item.text for item in given), *run.recipe_values]
+    given = read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
+    files_read = [file, story, prefixes, *(item.text for item in given), *run.recipe_values]
     if isinstance(prefixes, Path):
-        prefixes = _read_prefixes(run.task, prefixes, len(given), prefix)
-    refuse_search(run.task, {"--prefixes": prefixes, "--record": record or None})
+        prefixes = read_prefixes(run.task, prefixes, len(given), prefix)
+    search_only = {"--prefixes": prefixes, "--record": record or None}
+    refuse_search(run.task, search_only)
     if not isinstance(record, bool):
-        check_writable(Path(record), "--record", read, overwrite=overwrite)
+        check_writable(Path(record), "--record", files_read, overwrite=overwrite)
     model = run.predictor(checkpoint, device)
     if isinstance(model, ExternalModel):
-        model.refuse(recipe.search, {"--prefixes": prefixes, "--record": record or None})
+        model.refuse(recipe.search, search_only)
     if prefixes is not None and len(prefixes) != len(given):
         raise DecodeError(
             f"there are {len(prefixes):,} prefixes for {len(given):,} inputs", where="prefixes"
@@ -413,48 +409,6 @@ def predict_file(  # noqa: PLR0913  (one keyword per option, as in the command)
     )
 
 
-def _read_inputs(
-    task: Task,
-    inputs: Given | Iterable[Given] | None,
-    file: str | Path | None,
-    story: str | Path | None = None,
-    *,
-    skip_bad: bool = False,
-) -> list[Example]:
-    """The inputs as a program gives them, lines of a file or rows of a table; of a task that reads
-    stories, its questions. Those that were gathered already stay as they are."""
-    if inputs is None and file is None and story is None:
-        raise DecodeError("there is no input", where="inputs", hint="give texts, or a file")
-    given = [] if inputs is None else task.inputs.given(inputs)
-    if given and file is not None:
-        raise DecodeError("give texts or --file, not both", where="--file")
-    lines = [] if story is None else task.inputs.story(story, skip_bad=skip_bad)
-    if file is not None:
-        given = list(task.inputs.in_file(file, skip_bad=skip_bad))
-    elif lines:  # a problem of a question about a story may be in either
-        given = [replace(one, place=f"{lines[-1].place}, {one.place}") for one in given]
-    given = mark_long_inputs(list(task.inputs.gathered(given, lines)))
-    return given if skip_bad else without_faults(given)
-
-
-def _read_prefixes(task: Task, file: Path, inputs: int, prefix: str | None) -> list[str]:
-    """The lines of a file of prefixes, as many as there are inputs."""
-    if prefix is not None:
-        raise DecodeError("give --prefix or --prefixes, not both", where="--prefixes")
-    lines = list(task.inputs.open(file).lines())
-    if len(lines) != inputs:
-        what = (
-            f"{len(lines):,} prefix{'es'[: 2 * (len(lines) != 1)]} for {inputs:,} "
-            f"input{'s'[: inputs != 1]}"
-        )
-        raise DecodeError(
-            what,
-            where=str(file),
-            hint="one line for each input, empty where any beginning is allowed",
-        )
-    return lines
-
-
 def features(  # noqa: PLR0913  (one keyword per option, as in the command)
     run: str | Path | Run,
     inputs: Given | Iterable[Given] | None = None,
@@ -478,7 +432,7 @@ def features(  # noqa: PLR0913  (one keyword per option, as in the command)
     new one unless `overwrite`: vectors, inputs, and for tokens also tokens and offsets.
     """
     run = Run.open(run, accept_recipe)
-    given = _read_inputs(run.task, inputs, file, skip_bad=skip_bad)
+    given = read_inputs(run.task, inputs, file, skip_bad=skip_bad)
     if out is not None:
         check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
     model = _text_model(run, checkpoint, device)
@@ -529,13 +483,10 @@ def vectors(  # noqa: PLR0913  (one keyword per option, as in the command)
     of `others`, and of the lines of `file`.
     """
     run = Run.open(run, accept_recipe)
-    given = _read_inputs(run.task, inputs, None)
-    more = [
-        item
-        for own in ((others, None), (None, file))
-        if any(own)
-        for item in _read_inputs(run.task, *own)
-    ]
+    given = read_inputs(run.task, inputs)
+    more = read_inputs(run.task, others) if others else []
+    if file:
+        more += read_inputs(run.task, file=file)
     return word_vectors(run.task, _text_model(run, checkpoint, device), given, more, word, layer)
 
 
@@ -561,16 +512,8 @@ def score(
         )
     model = run.predictor(checkpoint, device)
     vocabulary = run.tokenizers[run.task.writes]
-    [given] = _read_inputs(run.task, [source], None)
-    tokens = target if isinstance(target, str) or not isinstance(target, Iterable) else [*target]
-    is_list = isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)
-    if not (isinstance(tokens, str) or is_list):
-        raise DecodeError(
-            f"{short(repr(target))} is no text",
-            where="target",
-            hint="give a text, or a list of tokens",
-        )
-    ids, scores = run.task.views.score_text(model, given.text, tokens)
+    [given] = read_inputs(run.task, [source])
+    ids, scores = run.task.views.score_text(model, given.text, _text_or_tokens(target))
     return {
         "source": given.text,
         "target": vocabulary.decode(ids),
@@ -578,6 +521,18 @@ def score(
         "tokens": vocabulary.tokens(ids),
         "token_scores": scores,
     }
+
+
+def _text_or_tokens(target: str | Iterable[str]) -> str | list[str]:
+    """The target of `score`; what is neither a text nor a list of tokens is refused."""
+    if isinstance(target, str):
+        return target
+    if isinstance(target, Iterable):
+        tokens = [*target]
+        if all(isinstance(token, str) for token in tokens):
+            return tokens
+    what = f"{short(repr(target))} is no text"
+    raise DecodeError(what, where="target", hint="give a text, or a list of tokens")
 
 
 def evaluate(  # noqa: PLR0913  (one keyword per option, as in the command)

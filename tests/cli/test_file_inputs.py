@@ -16,7 +16,7 @@ from command_line import fail, succeed, write, write_table
 from raw_cases import FILES, Runs
 from regard.config import write_yaml
 from regard.errors import DecodeError
-from regard.inference.predictions import MAX_CHARACTERS
+from regard.inference.inputs import MAX_CHARACTERS
 from regard.text.tokenizers import Tokenizer
 from regard.training.train import train
 

@@ -15,8 +15,6 @@ from regard.views.search_record import SearchRecord
 
 INPUTS_PER_CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
-MAX_CHARACTERS = 1 << 24
-"""Longest input: a tokenizer needs some 50 bytes of memory for each character."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +70,6 @@ class Predictions(list[Prediction]):
             for prediction in self
             if prediction.search is not None
         ]
-
-
-def mark_long_inputs(inputs: list[Example]) -> list[Example]:
-    """Give an input that is too long a fault, and leave out its text."""
-    return [_marked_if_long(item) for item in inputs]
-
-
-def _marked_if_long(item: Example) -> Example:
-    count = len(item.text)
-    if count <= MAX_CHARACTERS:
-        return item
-    fault = Problem(item.place, f"it has {count:,} characters", f"at most {MAX_CHARACTERS:,}")
-    return Example({}, item.place, fault, typed="")
 
 
 def predict_chunks(

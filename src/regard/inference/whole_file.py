@@ -13,8 +13,9 @@ from typing import Any
 from regard.data.example import Example, without_faults
 from regard.data.parallel import Engine, in_order, over_cluster, processors
 from regard.errors import DecodeError, Problem, RegardError
+from regard.inference.inputs import mark_long_inputs
 from regard.inference.loaded_model import PlacedModel, Precision, load_model, usable_gpus
-from regard.inference.predictions import Predictions, mark_long_inputs, predict_chunks
+from regard.inference.predictions import Predictions, predict_chunks
 from regard.runs.checkpoints import load_facts
 from regard.runs.run import Run
 from regard.tasks.task import Note
