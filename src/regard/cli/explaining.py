@@ -26,6 +26,7 @@ from regard.cli.options import (
     SplitOption,
     StoryOption,
 )
+from regard.cli.typed_inputs import examples_in, read_story, standard_input
 from regard.errors import DecodeError
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _text_and_story(
     task: Task, text: str | None, story: Path | None, question: int | None
 ) -> list[Example]:
     """What to explain: a text; or the lines of a story, and the question given beside it."""
-    story_lines, asks = console.read_story(task, story)
+    story_lines, asks = read_story(task, story)
     if text is not None and text not in STANDARD_INPUT:
         if story is not None and question is not None:
             what = "it chooses one of the story's own questions"
@@ -196,14 +197,14 @@ def _text_and_story(
         return [*story_lines, *(task.inputs.typed(line, f"{begin}input") for line in lines)]
     if asks and text is None:
         return story_lines
-    piped = list(chain.from_iterable(console.standard_input(needed=False)))
+    piped = list(chain.from_iterable(standard_input(needed=False)))
     if not story_lines and not any(text.strip() for text, _ in piped):
         hint = "give a text, or --story; standard input is empty, too"
         raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
     if len(piped) > 1 and not task.reads_stories:
         what = f"explain takes one text, but there are {len(piped):,} lines"
         raise DecodeError(what, where="standard input", hint="give one of them")
-    return [*story_lines, *console.typed(task.inputs, piped)]
+    return [*story_lines, *examples_in(task.inputs, piped)]
 
 
 def diagnose(  # noqa: PLR0913  (one parameter per option)

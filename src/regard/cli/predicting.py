@@ -15,6 +15,7 @@ from typer import Argument, Option
 
 import regard
 from regard.cli import console
+from regard.cli.answers import Answers, answer_lines
 from regard.cli.options import (
     AcceptRecipeOption,
     AddressOption,
@@ -30,6 +31,7 @@ from regard.cli.options import (
     SettingsOption,
     StoryOption,
 )
+from regard.cli.typed_inputs import NOT_READ, STORY_HINT, gather_inputs, read_story
 from regard.errors import DataError, DecodeError, InputError, Problem, refuse
 from regard.language import shown
 
@@ -60,10 +62,10 @@ class InputOptions:
         """Refuse options that do not go together with the inputs."""
         refuse(
             {"--file": str(self.file) == "-"},
-            console.NOT_READ,
+            NOT_READ,
             "it is where neither texts nor --file are given",
         )
-        refuse({"--story": str(self.story) == "-"}, console.NOT_READ, console.STORY_HINT)
+        refuse({"--story": str(self.story) == "-"}, NOT_READ, STORY_HINT)
         refuse(
             {"--skip-bad": self.skip_bad and self.are_typed},
             "it is for the lines of --file or standard input",
@@ -294,19 +296,17 @@ def _predict_inputs(
     output: OutputOptions,
 ) -> None:
     """Predict what was typed, or is in a file or on standard input, and print it as it comes."""
-    answers = console.Answers(output.as_json)
+    answers = Answers(output.as_json)
     story_lines: list[Example] = []
     story_asks = True
     if source.file is None:
-        story_lines, story_asks = console.read_story(
-            run.task, source.story, skip_bad=source.skip_bad
-        )
+        story_lines, story_asks = read_story(run.task, source.story, skip_bad=source.skip_bad)
     reads_lines = not source.are_typed and (bool(source.texts) or not story_asks)
     needs_all = vectors.out is not None or output.needs_all_inputs
     given = None
     if source.are_typed or (reads_lines and needs_all):
         texts = source.texts if source.are_typed else None
-        given = console.gathered(run.task, texts, story_lines, source.skip_bad)
+        given = gather_inputs(run.task, texts, story_lines, source.skip_bad)
     is_bar_visible = source.file is not None and not sys.stdout.isatty()
     with (
         answers.explaining(source.are_typed),
@@ -318,7 +318,7 @@ def _predict_inputs(
             )
             answers.show_features(features, vectors.out)
         elif reads_lines and not needs_all:
-            console.answer_lines(model.load(run), answers, story_lines, skip_bad=source.skip_bad)
+            answer_lines(model.load(run), answers, story_lines, skip_bad=source.skip_bad)
         else:
             predictions = regard.predict(
                 run,
@@ -375,7 +375,7 @@ def _predict_file(
     """Predict for a file of any length, and say how many outputs were written."""
     assert source.file is not None
     assert target.out is not None
-    answers = console.Answers(output.as_json)
+    answers = Answers(output.as_json)
     with _counted(answers, target.out) as each:
         count = regard.predict_file(
             run,
@@ -403,7 +403,7 @@ def _predict_file(
 
 
 @contextmanager
-def _counted(answers: console.Answers, out: Path) -> Iterator[Callable[[PieceOutput], None]]:
+def _counted(answers: Answers, out: Path) -> Iterator[Callable[[PieceOutput], None]]:
     """Show how many outputs are written to a file; if that ends early, say so, since `--resume`
     continues then."""
     with console.bar("writing", visible=True) as move:
@@ -445,10 +445,10 @@ def chat(
 
     search = SearchOptions(beam, overrides=tuple(overrides))
     opened = regard.Run.open(run, accept_recipe)
-    answers = console.Answers(as_json=False, prompt=shown("you: "), begin=shown("run: "))
+    answers = Answers(as_json=False, prompt=shown("you: "), begin=shown("run: "))
     with answers.explaining(typed=False):
         opened = opened.under(with_search(opened.recipe, search))
         loaded = regard.load(
             opened, checkpoint=checkpoint, device=device, accept_recipe=accept_recipe
         )
-        console.answer_lines(loaded, answers)
+        answer_lines(loaded, answers)
