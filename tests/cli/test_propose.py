@@ -28,7 +28,10 @@ from regard.data.corpora import generate
 from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.recipes.loading import load_recipe
-from regard.recipes.propose import PLANS, Sizes, pace, parts_of, recipe_text, recognise
+from regard.recipes.proposals.parts import parts_of
+from regard.recipes.proposals.plans import PLANS, SettingsByAmount, training_length
+from regard.recipes.proposals.recipe_text import recipe_text
+from regard.recipes.proposals.recognise import recognise
 from regard.tasks import TASKS
 from regard.tasks.translation import EvaluationConfig, Translation
 from regard.training.check import check
@@ -793,9 +796,9 @@ def test_a_vocabulary_holds_the_syllables_of_korean_text(folder: Path) -> None:
 @settings(max_examples=40)
 @given(tokens=st.floats(1, 1e9), batch=st.integers(64, 20_000), least=st.integers(100, 2_000))
 def test_a_warm_up_is_a_tenth_and_patience_outlasts_it(
-    sizes: Sizes, tokens: float, batch: int, least: int
+    sizes: SettingsByAmount, tokens: float, batch: int, least: int
 ) -> None:
-    plan = pace(sizes, tokens, batch, least)
+    plan = training_length(sizes, tokens, batch, least)
     steps = plan["steps"] or plan["epochs"] * int(0.8 * tokens / batch)
     assert steps >= least
     assert 10 * (plan["warmup"]) <= steps

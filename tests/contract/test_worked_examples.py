@@ -18,7 +18,7 @@ from regard.data.readers import FORMATS, open_corpus
 from regard.models import MODELS, any_config
 from regard.models.base import Kind
 from regard.models.rnn import RNN, RNNConfig
-from regard.recipes import propose
+from regard.recipes.proposals import recognise
 from regard.tasks import TASKS
 from regard.tasks.translation import Parallel, TextToText
 
@@ -39,7 +39,7 @@ def test_a_format_is_one_function(
     monkeypatch.setitem(formats.RECORDS, ".pipe", names["_pipe_records"])
     monkeypatch.setitem(formats.TABLE_ROWS, ".pipe", formats._table_rows)
     monkeypatch.setitem(FORMATS, ".pipe", formats.table_rows)
-    for module in (config, inputs, propose):
+    for module in (config, inputs, recognise):
         monkeypatch.setattr(module, "TABLES", (*config.TABLES, ".pipe"))
     file = tmp_path / "a.pipe"
     file.write_text("one | eins\ntwo\n\nthree | drei\n", encoding="utf-8")

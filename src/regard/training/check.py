@@ -31,7 +31,11 @@ from regard.language import shown, shown_comments
 from regard.models.base import count_parameters
 from regard.recipes.loading import expect_training_data, load_tree
 from regard.recipes.paths import with_absolute_paths
-from regard.recipes.propose import ROLES, parts_of, recipe_text, recognise, text_files_in
+from regard.recipes.proposals.parts import parts_of
+from regard.recipes.proposals.raw_text import text_files_in
+from regard.recipes.proposals.recipe_text import recipe_text
+from regard.recipes.proposals.recognise import recognise
+from regard.recipes.proposals.roles import COLUMN_ROLES
 from regard.recipes.reading import Proposal
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.recipes.resolved import ResolvedRecipe
@@ -290,8 +294,8 @@ def _proposal_for(
     is_table = TextFile(files[0], Path()).suffixes[0] in TABLES or is_saved(Path(files[0]))
     for override in chosen:
         role = override.partition("=")[0]
-        if role not in (*ROLES, "task") or not is_table:
-            names = ", ".join(f"{name}=" for name in (*ROLES, "task"))
+        if role not in (*COLUMN_ROLES, "task") or not is_table:
+            names = ", ".join(f"{name}=" for name in (*COLUMN_ROLES, "task"))
             hint = (
                 "save it with --out, then change it; only what chooses the columns of a "
                 f"table goes here: {names}"
