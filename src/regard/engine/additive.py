@@ -39,8 +39,8 @@ class MemoryGradients:
 
 
 class SharedMemory(torch.autograd.Function):
-    """keys, h and v unchanged; the backward pass returns the gradients that all steps have added
-    up."""
+    """Returns keys, h and v unchanged; its backward pass returns the gradients that all steps have
+    added up."""
 
     @staticmethod
     def forward(ctx: Any, gradients: MemoryGradients, *memory: Tensor) -> tuple[Tensor, ...]:

@@ -1,8 +1,8 @@
 """Kernels for scaled dot-product attention, for `attend` in layers/attention.py.
 
-Each takes queries, keys and values as [B, H, Q or K, E], a value that says who may look at whom,
-the scale and the dropout, and returns softmax(Q K^T scale) V. The last one applies to everything
-that is padded.
+A kernel takes queries, keys and values as [B, H, Q or K, E], a value that says who may look at
+whom, the scale and the dropout, and returns softmax(Q K^T scale) V. The last kernel of the table
+handles all padded sentences.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from regard.engine.packing import PackedRow, PackedSentences, PackedVisible, has
 from regard.engine.products import multiply_small_matrices
 
 MAX_QUERIES_OF_PRODUCTS = 4
-"""With at most so many queries per sentence, as in a step of a search, two products can be faster on
-a CPU than torch's kernel for attention, which is written for long texts."""
+"""Up to this many queries per sentence, as in a step of a search, two products can be faster on a
+CPU than torch's kernel for attention, which is written for long texts."""
 MIN_SENTENCES_OF_PRODUCTS = 16
-"""They are faster from so many sentences on: numpy multiplies the small matrices of all sentences in
-one call."""
+"""Two products are faster from this many sentences on: numpy multiplies the small matrices of all
+sentences in one call."""
 EQUAL_LENGTH_KERNELS = [
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.FLASH_ATTENTION,
@@ -73,8 +73,8 @@ class SlotsVisible:
     caches.py)."""
 
     bias_B1QK: Tensor | None
-    """What is added to the scores: 0 for what a query sees, -inf for what other hypotheses have
-    written; None if each source has only one hypothesis."""
+    """Added to the scores: 0 for keys that a query sees, -inf for keys of other hypotheses; None if
+    each source has only one hypothesis."""
 
     def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
         if self.bias_B1QK is None:
@@ -90,8 +90,8 @@ as long as its tensor of lengths, which is never written to."""
 
 
 def bias_of(visible: PaddedVisible | SlotsVisible, keys: int, dtype: torch.dtype) -> Tensor | None:
-    """0 for what a query sees, -inf for the rest, [B, 1, 1 or Q, K]; None if there is nothing to
-    hide.
+    """The bias that is added to the scores, [B, 1, 1 or Q, K]: 0 for keys that a query sees, -inf
+    for the rest; None if all keys are visible.
 
     Padding is on the right, so no real query of a causal attention sees it.
     """

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.engine import machine
 
 MANY_ELEMENTS = 1 << 17
-"""Elements from which a CPU draws four random numbers at once."""
+"""With at least this many elements, a CPU draws four random numbers per call of the generator."""
 
 
 def dropout_limit(p: float) -> int:

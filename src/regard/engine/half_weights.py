@@ -44,8 +44,8 @@ def _cast(tensors: Sequence[Tensor], dtypes: Sequence[torch.dtype]) -> list[Tens
 
 
 class HalfWeights:
-    """Half-precision weights for a module that is called under autocast: its results stay the same,
-    bit for bit."""
+    """Half-precision weights for a module that is called under autocast. Its results do not change
+    by a single bit."""
 
     def __init__(self, module: nn.Module, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -72,8 +72,9 @@ class HalfWeights:
 
     @staticmethod
     def applies(accelerator: Accelerator) -> bool:
-        """On one GPU in half precision. Several processes exchange gradients while others are still
-        computed."""
+        """Half-precision weights if the module trains on one GPU in half precision, else None.
+        Several processes exchange gradients while others are still computed, which this would
+        prevent."""
         alone = accelerator.num_processes == 1 and not accelerator.is_fsdp2
         on_gpu = accelerator.device.type == "cuda"
         return accelerator.mixed_precision in HALF_DTYPES and on_gpu and alone and not is_plain()
@@ -85,8 +86,8 @@ class HalfWeights:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Inside, the linear layers have half-precision weights; gradients go to the original
-        ones."""
+        """Inside this context the linear layers have half-precision weights; gradients go to the
+        original weights."""
         weights = [parameters[name] for parameters, name in self.places]
         halves = CastTogether.apply(self.dtype, *weights)  # type: ignore[no-untyped-call]
         try:

@@ -1,5 +1,5 @@
-"""Cross-entropy over a vocabulary, for `VocabularyLoss` in objectives/cross_entropy.py, where the
-equation stands."""
+"""Cross-entropy over a vocabulary, for `VocabularyLoss` in objectives/cross_entropy.py, which has
+the equation."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ LOSSES: list[
 
 MAX_LOGITS_ON_CPU = 2**24
 MAX_LOGITS_ON_GPU = 2**28
-"""The most logits computed at once; on a GPU many small parts would be slow."""
+"""Logits computed together at most; on a GPU many small parts would be slow."""
 
 
 def rows_at_once(hidden_PD: Tensor, vocabulary: int) -> int | None:
@@ -160,7 +160,7 @@ def loss_in_parts(
 
 
 class LossInParts(torch.autograd.Function):
-    """A loss over many positions, some at a time, so that not all logits are in memory together.
+    """A loss over many positions, computed in parts so that the logits are never all in memory.
 
     The gradient of each part is computed in the forward pass; the backward pass only scales it. So
     nothing is computed twice, and a large vocabulary needs no more memory than a small one.

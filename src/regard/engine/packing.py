@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
 MAX_REAL_SHARE = 0.8
-"""If at most this share of the padded positions is real, packing saves more time than its copies
-cost."""
+"""If at most this share of the padded positions holds tokens, packing saves more time than its
+copies cost."""
 
 
 # The two packed layouts
@@ -114,10 +114,10 @@ class PackedSentences(Packed):
 @dataclass(frozen=True)
 class PackedRow(Packed):
     """Sentences that arrive in a row of a fixed size, with filler at its end: the loss is computed
-    on the row as it is.
+    on the packed row.
 
-    Filler are sentences of a tile each. As the input of a decoder, a row has no last tokens; their
-    labels are in `next_P`.
+    The filler consists of sentences of one tile each. As the input of a decoder, a row has no last
+    tokens; their labels are in `next_P`.
     """
 
     next_P: Tensor

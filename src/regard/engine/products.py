@@ -22,11 +22,11 @@ from regard.engine import machine
 FEW_ROWS = range(1, 9)
 """Numbers of rows for which a CPU computes W x^T instead of x W^T."""
 LARGE_WEIGHT = 1 << 17
-"""Elements of W from which that is faster for a single row too."""
+"""With at least this many elements of W, W x^T is faster for a single row too."""
 PACKED_WEIGHT = 1 << 16
-"""Elements of W from which it pays to bring W into oneDNN's own layout."""
+"""With at least this many elements of W, repacking W into oneDNN's layout pays off."""
 TRAINED_ROWS = 512
-"""Rows from which oneDNN is faster in training."""
+"""With at least this many rows, oneDNN is faster in training."""
 
 ONEDNN_ACTIVATIONS: dict[str, tuple[str, list[float], str]] = {
     "none": ("none", [], ""),
@@ -35,7 +35,7 @@ ONEDNN_ACTIVATIONS: dict[str, tuple[str, list[float], str]] = {
     "gelu": ("gelu", [], "none"),
     "gelu_tanh": ("gelu", [], "tanh"),
 }
-"""Activation -> oneDNN's name for it, its numbers, and which variant."""
+"""Activation -> oneDNN's name for it, its parameters and its variant."""
 
 
 def is_eager_on_cpu(x: Tensor) -> bool:
@@ -47,11 +47,11 @@ def is_eager_on_cpu(x: Tensor) -> bool:
     )
 
 
-# Training: oneDNN multiplies by W as it is
+# Training: oneDNN multiplies by W without repacking it
 
 
 class TrainedProduct(torch.autograd.Function):
-    """x W^T + b, where oneDNN multiplies by W. MKL computes the gradient of W: it needs no
+    """x W^T + b, computed by oneDNN. MKL computes the gradient of W, for which it needs no
     transposed copies."""
 
     @staticmethod
@@ -77,7 +77,7 @@ class TrainedProduct(torch.autograd.Function):
 
 
 def trains_many_rows(x: Tensor, W: Tensor) -> bool:
-    """Not for few rows, where oneDNN is slower: a recurrent model has few in each of many steps."""
+    """oneDNN is slower for few rows, as a recurrent model has them in each of its many steps."""
     if not (is_eager_on_cpu(x) and torch.is_grad_enabled()):
         return False
     if x.numel() < TRAINED_ROWS * x.shape[-1] or W.numel() < PACKED_WEIGHT or not W.is_contiguous():

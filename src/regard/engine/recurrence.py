@@ -79,8 +79,8 @@ def read_packed(rnn: Layers, x_BSD: Tensor, source: Padded, step: CellStep) -> t
 def read_by_cells(
     rnn: Layers, x_BSD: Tensor, source: Padded, step: CellStep
 ) -> tuple[Tensor, Carry]:
-    """Cell by cell: the kernels depend on the shape alone, unlike those for packed sentences, so a
-    CUDA graph fits."""
+    """Read cell by cell. Unlike the kernels for packed sentences, the kernels depend only on the
+    shape, so a CUDA graph can replay them."""
     real_BS1 = real_positions(source.lengths_B, x_BSD.shape[1])[..., None]
     end_B11 = (source.lengths_B - 1)[:, None, None]
     last: list[Carry] = []
@@ -178,8 +178,8 @@ def as_one_block(weights: list[Tensor]) -> list[Tensor]:
 
 
 def contiguous_weights(weights: list[Tensor]) -> list[Tensor]:
-    """The same weights in one block of memory, matrices first, as cuDNN needs them: else it warns
-    and copies them."""
+    """Copies of the weights in one block of memory, matrices first. cuDNN needs this layout;
+    otherwise it warns and copies them itself."""
     order = sorted(range(len(weights)), key=lambda number: -weights[number].dim())
     flat = torch.cat([weights[number].flatten() for number in order])
     parts = dict(
@@ -232,7 +232,8 @@ def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterat
 
 
 class SelectableRows(Protocol):
-    """What a decoder attends to: `Memory` in layers/scores.py."""
+    """The encoder states that a decoder attends to, which rows can be selected from: `Memory` in
+    layers/scores.py."""
 
     def __getitem__(self, rows_R: Tensor) -> Self: ...
 

@@ -3,7 +3,7 @@ once.
 
 They serve the cross-entropy over a vocabulary (losses.py), the scores of an additive attention
 (additive.py), the attention of a search step to the tokens before it (attention.py) and dropout
-(dropout.py). The equations stand in objectives/cross_entropy.py, layers/scores.py and
+(dropout.py). The equations are in objectives/cross_entropy.py, layers/scores.py and
 layers/attention.py.
 """
 
@@ -93,7 +93,7 @@ def _activated(q, keys, v, s, a, length, width: tl.constexpr, rectified: tl.cons
 
 
 @triton.jit(do_not_specialize=["length"])
-def _scores(
+def _scores(  # noqa: PLR0913 (a kernel takes pointers and sizes one by one)
     q,
     keys,
     v,
@@ -115,7 +115,7 @@ def _scores(
 
 
 @triton.jit(do_not_specialize=["length"])
-def _scores_gradient(
+def _scores_gradient(  # noqa: PLR0913 (a kernel takes pointers and sizes one by one)
     q,
     keys,
     v,
@@ -186,7 +186,7 @@ def scores_gradient(
 
 
 @triton.jit
-def _cached(
+def _cached(  # noqa: PLR0913 (a kernel takes pointers and sizes one by one)
     q,
     k,
     v,

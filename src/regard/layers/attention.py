@@ -1,8 +1,8 @@
 """Scaled dot-product attention, multi-head attention and the feed-forward layer of the Transformer.
 
-Read this file beside Vaswani et al. 2017, "Attention is all you need", arXiv:1706.03762, sections
-3.2 and 3.3. Nothing here knows about devices. `regard/engine` has faster ways to compute the same
-numbers; with REGARD_ENGINE=plain the code below is what runs.
+Read this file alongside Vaswani et al. 2017, "Attention is all you need", arXiv:1706.03762,
+sections 3.2 and 3.3. Nothing here knows about devices. `regard/engine` has faster ways to compute
+the same numbers; with REGARD_ENGINE=plain the code below is what runs.
 
 Axis letters: B sentences, H heads, Q queries, K keys, E width of a head, D width of the model, L
 positions of a text (docs/axes.md has all of them).
@@ -34,7 +34,7 @@ class Visible:
     query itself."""
 
     key_lengths_B: Tensor | None = None
-    """Number of real keys per sentence; None if there is no padding."""
+    """Number of keys per sentence without padding; None if no sentence is padded."""
     causal: bool = False
     """True in a decoder: a position must not see the words that it is trained to predict."""
 
@@ -65,7 +65,8 @@ def visible_between(queries: Tokens, keys: Tokens, *, causal: bool = False) -> V
 
 
 def visible_tokens(text: Padded) -> Visible:
-    """All tokens of each sentence; without lengths if there is no padding."""
+    """Every token of a sentence may look at all tokens of that sentence; without lengths if no
+    sentence is padded."""
     has_padding = int(text.host_lengths_B.min()) < text.ids_BL.shape[1]
     return Visible(text.lengths_B if has_padding else None)
 

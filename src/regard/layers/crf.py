@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class CRF(nn.Module):
-    """Scores for each pair of neighbouring tags, beside those of each tag by itself.
+    """Scores for each pair of neighbouring tags, in addition to the score of each single tag.
 
     Lafferty et al. 2001; Lample et al. 2016, arXiv:1603.01360, section 2.2, with P the scores of a
     network, b and e those of the first and the last tag:
@@ -23,7 +23,7 @@ class CRF(nn.Module):
         self.e_Y = nn.Parameter(torch.zeros(tags))
 
     def log_likelihood(self, P_BLY: Tensor, tags_BL: Tensor, lengths_B: Tensor) -> Tensor:
-        """log p(y | X) of each sentence, [B]; what stands beyond the lengths is not read."""
+        """log p(y | X) of each sentence, [B]. Values beyond the lengths are ignored."""
         rows_B = torch.arange(len(P_BLY), device=P_BLY.device)
         real_BL = torch.arange(P_BLY.shape[1], device=P_BLY.device) < lengths_B[:, None]
         tags_BL = tags_BL.masked_fill(~real_BL, 0)

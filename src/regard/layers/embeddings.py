@@ -129,7 +129,7 @@ class Readout(nn.Module):
 
         Otherwise the hidden states learn the frequencies first, which drives a tanh before the
         readout into saturation: Luong's h~ then stays the same for every word. A readout without a
-        bias stays as it is.
+        bias does not change.
         """
         if self.linear.bias is not None:
             smoothed_V = counts_V.double() + 1

@@ -22,7 +22,7 @@ from regard.layers.linear import Linear, linear
 
 @dataclass(frozen=True)
 class Memory:
-    """What the decoder attends to, once per source: encoder states, and the part of the score that
+    """The encoder states that a decoder attends to, once per source, and the part of the score that
     needs only them."""
 
     h_BSD: Tensor

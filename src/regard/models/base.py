@@ -23,7 +23,7 @@ Presets = Mapping[str, Mapping[str, Any]]  # preset name -> values of fields
 Pooling = Literal["mean", "first", "last"]
 """One vector for a text: the mean of its token vectors, or that of its first or last token."""
 HeadPooling = Literal["first", "last", "mean", "max"]
-"""The same under a head, where the largest value of each dimension is a choice too."""
+"""One vector for a text under a head: as `Pooling`, or the largest value of each dimension."""
 
 
 TOKENS_PER_READOUT = 1024
@@ -41,14 +41,14 @@ class ModelConfig(Config):
     PRESETS: ClassVar[Presets] = {}
 
     reads: ClassVar[Literal["source", "image", "story", "text"]]
-    """What a batch holds: a source and a target, an image and a caption, a story and a question, or
-    single texts."""
+    """The contents of a batch: a source and a target, an image and a caption, a story and a
+    question, or single texts."""
     # whether it writes text token by token, with `begin` and `step`
     generates: ClassVar[bool] = False
     pretraining: ClassVar[
         Literal["next_token", "both_directions", "masked", "surrounding"] | None
     ] = None
-    """What it learns from raw text; None: it is not pre-trained."""
+    """The objective of pre-training on raw text; None if the model is not pre-trained."""
     # whether the state of a token depends only on this token and those before it
     causal: ClassVar[bool] = False
     # whether the state of a token depends only on a few tokens around it
@@ -87,13 +87,13 @@ class ModelConfig(Config):
 
     @property
     def letters(self) -> int | None:
-        """How many characters it reads of a word outside the vocabulary, with two for its ends;
-        None: it is `<unk>`."""
+        """How many characters the model reads of a word outside the vocabulary, including two
+        markers for its ends; None if it reads such a word as `<unk>`."""
         return None
 
     @property
     def loops(self) -> bool:
-        """Whether it is trained by a loop over time: a GPU captures its steps, padding included
+        """Whether training loops over time, so that a GPU captures its steps, including the padding
         (engine/shapes.py)."""
         return False
 
@@ -104,8 +104,8 @@ class ModelConfig(Config):
         return False
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
-        """Raise a ConfigError if the model cannot be trained on texts of at most so many tokens,
-        `</s>` included."""
+        """Raise a ConfigError if the model cannot be trained on texts of up to this many tokens,
+        including `</s>`."""
 
 
 class Kind(NamedTuple):
@@ -157,7 +157,7 @@ def check_heads(heads: int, width: int) -> None:
 
 
 class HeadsConfig(ModelConfig):
-    """What the models that are made of blocks with attention heads have in common."""
+    """The base of configs for models made of blocks with attention heads."""
 
     attends = True
 
@@ -172,7 +172,7 @@ class HeadsConfig(ModelConfig):
 
     @property
     def packs(self) -> bool:
-        """The kernel for rows of fixed size can compute wide heads without dropout."""
+        """The kernel for rows of fixed size supports only wide heads without dropout."""
         return self.width // self.heads >= 16 and self.attention_dropout == 0
 
     @model_validator(mode="after")
@@ -182,7 +182,7 @@ class HeadsConfig(ModelConfig):
 
 
 class RecurrentConfig(ModelConfig):
-    """What the recurrent encoder-decoders have in common."""
+    """The base of configs for recurrent encoder-decoders."""
 
     reads = "source"
     generates = True
@@ -206,7 +206,7 @@ class RecurrentConfig(ModelConfig):
 
 
 class BlocksConfig(HeadsConfig):
-    """What GPT and BERT have in common: the sizes of a stack of Transformer blocks over one
+    """The base of the configs of GPT and BERT: the sizes of a stack of Transformer blocks over one
     text."""
 
     reads = "text"
@@ -281,7 +281,7 @@ class Generator(nn.Module):
     source_embedding: Embedding
     target_embedding: Embedding
     output: Any  # the module that `readout` runs
-    # the most tokens that it can read or write; None if there is no limit
+    # the most tokens that it can read or write; None if unlimited
     longest: int | None = None
 
     @property
@@ -315,8 +315,8 @@ class Generator(nn.Module):
 
 
 class RecurrentGenerator(Generator):
-    """What recurrent encoder-decoders begin with: embeddings, an encoder, and a bridge from its
-    last state."""
+    """The base of recurrent encoder-decoders: embeddings, an encoder, and a bridge from its last
+    state to the decoder."""
 
     def __init__(self, config: RecurrentConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -423,7 +423,7 @@ def refused_pooling(config: ModelConfig, pooling: HeadPooling | None) -> str:
     if config.local and pooling in ("first", "last"):
         return (
             f"{config.kind} reads only a few tokens around each, so its {pooling} vector "
-            "does not stand for a text"
+            "does not represent a text"
         )
     return ""
 

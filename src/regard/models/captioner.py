@@ -193,7 +193,7 @@ class ImageEncoder(nn.Module):
 
 
 class Captioner(Generator):
-    """What the three captioners share: image encoder, word embeddings, readout."""
+    """The base of the three captioners: image encoder, word embeddings and readout."""
 
     config: CaptionerConfig
 

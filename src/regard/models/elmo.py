@@ -73,7 +73,7 @@ class ELMoConfig(ModelConfig):
 def distinct_words(
     characters_VC: Tensor, ids_BL: Tensor, spelling: Spelling | None
 ) -> tuple[Tensor, Tensor]:
-    """The characters of the distinct words of a batch, and which of them stands at each
+    """The characters of the distinct words of a batch, and the number of the word at each
     position."""
     known = len(characters_VC)
     if spelling is not None:

@@ -172,7 +172,7 @@ WINDOWS: dict[str, Callable[[LuongConfig], nn.Module | None]] = {
 
 @dataclass(frozen=True)
 class LuongState(RecurrentState[Memory]):
-    """Also the last attentional state per row, and the number of tokens so far."""
+    """A recurrent state with the last attentional state per row and the number of tokens so far."""
 
     fed_RD: Tensor
     written: int = 0
@@ -229,7 +229,7 @@ class Luong(RecurrentGenerator):
         return torch.tanh(self.W_c(torch.cat([c_BQD, h_BQD], dim=-1))).view(rows, steps, -1)
 
     def decode(self, tokens_RT: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
-        """The attentional states of the next steps, all rows at once."""
+        """The attentional states of the next steps, of all rows together."""
         y_RTD = self.dropout(self.target_embedding(tokens_RT))
         if isinstance(self.decoder, FedCells):
             attentional_RTD, carry = self.feed(self.decoder, y_RTD, state)

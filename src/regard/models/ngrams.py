@@ -33,10 +33,10 @@ class Grams(NamedTuple):
 
 
 class WordSeparators(NamedTuple):
-    """The tokens by which an n-gram is kept from reaching from one word into the next."""
+    """The tokens that separate words, so that no n-gram reaches from one word into the next."""
 
     space: int
-    special: frozenset[int]  # tokens that stand around a text
+    special: frozenset[int]  # tokens around a text, such as <s>
 
 
 def hashes(ids_BL: Tensor, n: int) -> Tensor:
@@ -80,7 +80,7 @@ def summed_by_key(keys_BK: Tensor, *values_BK: Tensor) -> tuple[Tensor, ...]:
 
 
 class LinearModel(nn.Module):
-    """logits = W x + b for sparse vectors x, fitted as a whole before the network beside it is
+    """logits = W x + b for sparse vectors x, fitted before the network that it is averaged with is
     trained."""
 
     W: Tensor
@@ -256,7 +256,7 @@ class WindowModel(LinearModel):
     """A linear model over the words around each word, and over the letters of that word.
 
     Its features, each 1 if it applies: the words from 3 before to 3 after in lower case, pairs and
-    triples of these, the word as it is written, its first and last bytes, and the shape of its
+    triples of these, the word in its original case, its first and last bytes, and the shape of its
     letters and of its neighbours'. Features share rows of W by their hash.
     """
 
@@ -312,7 +312,7 @@ def hash_of(values_PC: Tensor) -> Tensor:
 
 
 def moved(values_BL: Tensor, by: int) -> Tensor:
-    """At each position the value that stands so many positions after it; 0 beyond the ends."""
+    """At each position the value `by` positions after it; 0 beyond the ends."""
     length = values_BL.shape[1]
     return F.pad(values_BL, (3, 3))[:, 3 + by : 3 + by + length]
 

@@ -150,8 +150,8 @@ class CNN(Contextual):
     The vector of token i has c_i of every filter; it is zero, the smallest c_i, where the filter
     would extend beyond the end. A text shorter than a filter is padded with zeros.
 
-    With `by_token`, an answer for each token, there is no maximum over time, and the filter is
-    centred on its token:
+    With `by_token` the head answers for each token: without a maximum over time, and with the
+    filter centred on its token:
         c_i = relu(w . x_{i-(h-1)/2 : i+h/2} + b)       Collobert et al. 2011, section 3.2.1, the window approach
     Before the first and after the last token it reads zeros; the paper learns a padding vector.
 

@@ -16,7 +16,7 @@ from regard.models.base import Generator
 
 
 def perplexity(loss: float) -> float:
-    """e to the mean cross-entropy, as far as a float can tell."""
+    """exp(mean cross-entropy), limited to the range of a float."""
     return math.exp(min(loss, 700.0))
 
 
@@ -111,8 +111,8 @@ def scheduled_sample(model: Generator, batch: Batch[Any], teacher_forcing: float
     """Replace some of the decoder's input words by words that the model itself predicts.
 
     Bengio et al. 2015, arXiv:1506.03099, in the parallel form of Duckworth et al. 2019,
-    arXiv:1906.04331: one pass with teacher forcing gives the model's predictions for all positions
-    at once, whatever the model.
+    arXiv:1906.04331: one pass with teacher forcing gives the predictions for all positions, for any
+    model.
     """
     ids_BT = batch.target.ids_BL
     with torch.no_grad():

@@ -36,7 +36,7 @@ class TextLoss(VocabularyLoss):
     def predicted(
         self, batch: TextBatch, carry: LayerCarries | None = None
     ) -> tuple[tuple[Predicted, ...], LayerCarries | None]:
-        """What is predicted in each direction, and the recurrent state if it is carried."""
+        """The predictions in each direction, and the recurrent state if it is carried."""
         raise NotImplementedError
 
 
@@ -119,7 +119,7 @@ class BothDirections(TextLoss):
 def predicted_by(
     objective: TextLoss, examples: Pieces, batch_tokens: int
 ) -> Iterator[tuple[Rows, tuple[Predicted, ...]]]:
-    """All examples batch by batch, and what is predicted in each direction."""
+    """The rows of each batch of the examples, with the predictions in each direction."""
     carry = None
     for rows in examples.measured(batch_tokens):
         predicted, carry = objective.predicted(
@@ -208,7 +208,8 @@ class MaskedTokens(VocabularyLoss):
     """
 
     model: BERT
-    weight = 1.0  # of masked tokens beside next sentences; 0 leaves only the latter
+    # of masked tokens relative to next sentences; with 0 only the latter are learned
+    weight = 1.0
 
     def forward(self, batch: MaskedBatch | PackedMaskedBatch) -> Tensor:
         hidden_BLD = self.model(batch).hidden_BTD

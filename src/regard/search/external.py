@@ -9,11 +9,11 @@ from regard.search.hypotheses import Hypothesis
 
 
 class ExternalModel:
-    """What tasks need of a model that another library runs. They ask it for whole outputs, not for
+    """The interface of a model that another library runs. Tasks ask it for whole outputs, not for
     single steps."""
 
     longest: int | None
-    """The most tokens that it can read or write; None if there is no limit."""
+    """The most tokens that it can read or write; None if unlimited."""
 
     def refuse(self, config: SearchConfig, options: Mapping[str, object] | None = None) -> None:
         """Raise a DecodeError for search settings, and for options of a verb that are not None,

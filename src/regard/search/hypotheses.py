@@ -162,7 +162,8 @@ class Live:
         )
 
     def without(self, removed: Tensor) -> Live:
-        """The same with these slots [B, W] (or all slots of these sentences, [B, 1]) empty."""
+        """A copy in which these slots [B, W] (or all slots of these sentences, [B, 1]) are
+        empty."""
         return replace(self, total_BW=self.total_BW.masked_fill(removed, NEVER))
 
 

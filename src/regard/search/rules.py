@@ -44,7 +44,7 @@ class Constraints:
     """The beginning of each sentence's output, `()` for none; empty: no output has a prefix."""
     banned: BannedTexts | None = None  # what no output may contain
     contexts: Sequence[Sequence[int]] = ()
-    """The tokens before each output, if it continues a text; empty: outputs stand alone."""
+    """The tokens before each output if it continues a text; empty if it does not."""
 
     def of(self, sentences: Sequence[int]) -> Constraints:
         prefixes, contexts = (
@@ -107,8 +107,8 @@ class Limits:
 class BannedTexts:
     """Which tokens would complete a banned text, whichever tokens wrote the beginning of that text.
 
-    A token completes the text b if b stands in what it writes, or if this begins with b[i:] after
-    an output that ends in b[:i].
+    A token completes the text b if it writes b itself, or if it begins with b[i:] after an output
+    that ends in b[:i].
     """
 
     def __init__(self, texts: Iterable[Iterable[int]], pieces: Mapping[int, Iterable[int]]) -> None:
@@ -121,7 +121,7 @@ class BannedTexts:
                 begun[text[i:]].add(text[:i])
         self._longest = max(map(len, spelt)) - 1
         self.completing = defaultdict[str, set[int]](set)
-        """What an output ends in -> the tokens that would then complete a text."""
+        """The end of an output -> the tokens that would then complete a banned text."""
         for token, piece in self._pieces.items():
             for stop in range(1, len(piece) + 1):
                 for before in begun.get(piece[:stop], ()):
@@ -206,8 +206,8 @@ class Rules:
 
     @property
     def _rules(self) -> dict[str, Rule]:
-        """Those that apply. They are not kept: an object that holds its own methods keeps its
-        tables on the GPU until the garbage is collected."""
+        """The rules that apply. They are not stored: an object that holds its own methods is freed
+        only by the garbage collector, and its tables would stay on the GPU until then."""
         rules: dict[str, Rule] = {
             "never written": self._never_written,
             "maximum length": self._maximum_length,
@@ -254,7 +254,7 @@ class Rules:
             )
             log_p_BWV.scatter_add_(
                 -1, ngrams_BWMK[..., before], never_BWM
-            )  # the same token may stand there twice
+            )  # scatter_add: an index may occur twice
 
     def _prefix(self, like_BWV: Tensor, live: Live) -> tuple[Tensor, Tensor] | None:
         """Which sentences are inside their prefix, and all tokens but its next one; None if all are

@@ -1,4 +1,4 @@
-"""Computations that stop once nobody waits for their answer, as when a client of the server has
+"""Stop a computation whose result is no longer needed, for example when a client of the server has
 left."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 
 class StoppedError(Exception):
-    """Nobody waits for the answer any more."""
+    """The result is no longer needed."""
 
 
 _given_up: ContextVar[Callable[[], bool] | None] = ContextVar("given_up", default=None)
@@ -17,7 +17,7 @@ _given_up: ContextVar[Callable[[], bool] | None] = ContextVar("given_up", defaul
 
 @contextmanager
 def stoppable(given_up: Callable[[], bool]) -> Iterator[None]:
-    """What is computed in this context ends with a StoppedError soon after `given_up` has become
+    """Inside this context, computations end with a StoppedError soon after `given_up` becomes
     true."""
     token = _given_up.set(given_up)
     try:
