@@ -89,7 +89,7 @@ def test_squad_by_hand(tmp_path: Path) -> None:
 
 
 def test_json_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.data.formats.LINE", 1000, raising=False)
+    monkeypatch.setattr("regard.data.formats.MAX_LINE_BYTES", 1000, raising=False)
     file = write(tmp_path / "a.json", squad(asked("q1", "Where?")) + "\n" * 1000)
     with pytest.raises(
         DataError,

@@ -17,7 +17,7 @@ from places import SHARED
 from regard.data.corpora import generate
 from regard.data.example import Example
 from regard.data.readers import open_corpus
-from regard.data.stories import KEPT, Question, Stories, questions_in
+from regard.data.stories import MAX_SENTENCES, Question, Stories, questions_in
 from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
 from regard.runs.checkpoints import load_weights
@@ -135,9 +135,9 @@ def test_a_story_of_ten_thousand_sentences_keeps_the_last(tmp_path: Path) -> Non
     lines = [*told, "10001 Where is Mary?\troom10000\t10000 1"]
     [row] = read(write(tmp_path / "qa.txt", "\n".join(lines)))
     assert row[1].split("\n") == [
-        f"Mary went to room{number}." for number in range(10_001 - KEPT, 10_001)
+        f"Mary went to room{number}." for number in range(10_001 - MAX_SENTENCES, 10_001)
     ]
-    assert row[4:] == (str(KEPT - 1), "10000")  # the fact that is forgotten is left out
+    assert row[4:] == (str(MAX_SENTENCES - 1), "10000")  # the fact that is forgotten is left out
 
 
 BAD = {

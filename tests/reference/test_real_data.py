@@ -9,7 +9,7 @@ import pytest
 from command_line import refusal, succeed, write
 from places import SHARED
 from regard.config import write_yaml
-from regard.data.raw import PIECE, RawText
+from regard.data.raw import PIECE_CHARACTERS, RawText
 from regard.data.readers import open_corpus
 from regard.tasks.translation import Parallel
 from task_cases import rows_of
@@ -105,7 +105,7 @@ def test_books_stay_whole_however_long_they_are() -> None:
         max(len(row.values[0]) for row in rows)
         < 100_000
         < 1_500_000
-        < sum(row.continues for row in rows) * PIECE
+        < sum(row.continues for row in rows) * PIECE_CHARACTERS
     )
 
 

@@ -11,7 +11,7 @@ from regard.data.formats import Row
 from regard.data.prepare import Prepared, prepare
 from regard.data.raw import RawTokens, encode_documents
 from regard.data.readers import Reader
-from regard.data.store import END
+from regard.data.store import DOCUMENT_ENDS
 from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
 from regard.tasks import TASKS
@@ -107,7 +107,7 @@ def raw_tokens(
     letters: int | None = None,
 ) -> RawTokens:
     """Whole documents, encoded in memory; `place` names where one stands."""
-    parts = [END] * len(texts)
+    parts = [DOCUMENT_ENDS] * len(texts)
     columns = encode_documents(texts, parts, tokenizer, sentences, letters)
     task: Any = SimpleNamespace(encode=lambda texts, place: columns)
     return RawTokens(Dataset.of(task, {"text": texts, "part": parts}, place), tokenizer, letters)

@@ -113,7 +113,7 @@ def test_a_line_is_read_up_to_a_bound(
 ) -> None:
     zstandard = pytest.importorskip("zstandard")
     pack = {".gz": gzip.compress, ".zst": zstandard.compress}.get(Path(name).suffix, bytes)
-    monkeypatch.setattr(files, "LINE", 100_000, raising=False)
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 100_000, raising=False)
     write_file(tmp_path / name, pack(b"x" * 99_999 + b"\n" + b"x" * 100_000 + b"\n"))
     lines = open_text(name, tmp_path).lines()
     assert len(next(lines)) == 99_999

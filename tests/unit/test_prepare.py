@@ -530,7 +530,7 @@ def test_several_processes_write_the_same_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And where a row cannot be encoded, its place is named as by one process."""
-    monkeypatch.setattr("regard.data.store.CHUNK", 64)  # so that there are several chunks
+    monkeypatch.setattr("regard.data.store.ROWS_PER_CHUNK", 64)  # so that there are several chunks
     (tmp_path / "good.tsv").write_text(
         "".join(f"a word{number}\t{number % 3}\n" for number in range(200))
     )

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.raw import (
-    PIECE,
+    PIECE_CHARACTERS,
     RawData,
     RawText,
     RawTokens,
@@ -130,12 +130,12 @@ LONG = "\n".join(f"Sentence {number} of a book. It goes on" for number in range(
 
 
 def test_a_long_document_is_read_in_pieces_and_stays_one(tmp_path: Path) -> None:
-    assert len(LONG) > 2 * PIECE
+    assert len(LONG) > 2 * PIECE_CHARACTERS
     (tmp_path / "long.txt").write_text(f"{LONG}\n\nA short one.", encoding="utf-8")
     corpus = RawText(text="long.txt")
     rows = [*rows_of(open_corpus(corpus, tmp_path))]
     assert [row.continues for row in rows] == [False, True, True, False]
-    assert max(len(row.values[0]) for row in rows) <= 1.05 * PIECE
+    assert max(len(row.values[0]) for row in rows) <= 1.05 * PIECE_CHARACTERS
     assert "".join(row.values[0] for row in rows[:3]) == LONG
     first = open_corpus(RawText(text="long.txt", size=1, prefix="<en> "), tmp_path)
     assert "".join(row.values[0] for row in rows_of(first)) == f"<en> {LONG}"
@@ -165,7 +165,7 @@ def test_long_documents_end_once(
     config = TokenizerConfig(kind=kind)
 
     def prepared(piece: int) -> Any:
-        monkeypatch.setattr("regard.data.raw.PIECE", piece)
+        monkeypatch.setattr("regard.data.raw.PIECE_CHARACTERS", piece)
         monkeypatch.setenv("REGARD_CACHE", str(tmp_path / f"cache-{piece}"))
         return prepare_raw(data, config, tmp_path, sentences=sentences)
 
@@ -193,7 +193,7 @@ def test_long_documents_end_once(
 def test_a_dropped_piece_does_not_give_the_rest_to_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.data.raw.PIECE", 60)
+    monkeypatch.setattr("regard.data.raw.PIECE_CHARACTERS", 60)
     lines = [f"a line with a number, {number}, in it" for number in range(6)]
     text = "\n".join(["a document before", "", "x" * 300, *lines])
     (tmp_path / "t.txt").write_text(text, encoding="utf-8")

@@ -142,7 +142,7 @@ class Corpus(Config):
         }
 
     def named(self) -> Self:
-        """The same with the task's names for the columns of a table."""
+        """This corpus with the task's names for the columns of a table."""
         return self.model_copy(update={name: name for name in self.columns})
 
     @property
@@ -156,7 +156,7 @@ class Corpus(Config):
         return False
 
     def identity(self, source: str, base: Path) -> str:
-        """What tells a source from others."""
+        """The key that tells a source from others."""
         return source
 
     def files(self, base: Path, within: Path | None = None) -> tuple[TextFile, ...]:
@@ -201,12 +201,13 @@ class Corpus(Config):
         return suffix
 
     def settings(self) -> dict[str, Any]:
-        """What decides the rows besides the content of the files, whose names do not matter."""
+        """The settings that decide the rows, besides the content of the files. Names of files do not
+        matter."""
         named = set() if self.file is not None or self.dataset is not None else set(self.columns)
         return self.model_dump(mode="json", exclude={"weight", "file", "dataset", "stream", *named})
 
     def place(self, file: TextFile, line: int) -> str:
-        """What messages call a row of a file."""
+        """The name of a row of a file in messages."""
         return file.row(line)
 
     def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
@@ -214,7 +215,7 @@ class Corpus(Config):
         return generate(self.corpus, self.size, self.seed, part, self.words)
 
     def findings(self, files: Sequence[TextFile]) -> list[str]:
-        """What a user should know of the files that are read."""
+        """Notes for the user on the files that are read."""
         return []
 
     @property
@@ -371,7 +372,7 @@ class Splits(Config, Generic[C]):
         raise ValueError(f"Python has no text encoding {encoding!r} ({hint})")
 
     def cleaning(self, column: str) -> Cleaning:
-        """What is done to the texts of a column before anything else."""
+        """How the texts of a column are cleaned, before anything else."""
         return Cleaning()
 
     @property
@@ -567,8 +568,8 @@ class TrainingConfig(Config):
 
 
 class Recipe(Config):
-    """What data and tasks read of a recipe (recipes/recipe.py has it whole); a task knows its own
-    sections' types."""
+    """The sections of a recipe that data and tasks read (recipes/recipe.py has all of them); a task
+    knows the types of its own sections."""
 
     task: str
     """What the run is for: a name in TASKS."""

@@ -40,10 +40,10 @@ from regard.errors import ColumnError, DataError, Problem, Recurring
 from regard.text.files import TextFile
 from regard.text.normalise import Words, joined_words
 
-DOCUMENT = "-DOCSTART-"
-COMMENT = "#"
+DOCUMENT_MARK = "-DOCSTART-"
+COMMENT_MARK = "#"
 Word = tuple[int, str, str]  # the line of a word, the word and its tag
-COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".tsv")
+COLUMN_SUFFIXES = (".conll", ".conllu", ".bio", ".iob", ".tsv")
 """Suffixes by which CoNLL's columns are known where there need be no tags; a .txt then has one text
 a line."""
 
@@ -90,7 +90,7 @@ class TaggedText(OneFile):
         return corpus.model_copy(update=dict.fromkeys(other))
 
     def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
-        return (tuple(_json(cell.split()) for cell in row) for row in super().built_in(part))
+        return (tuple(_json_list(cell.split()) for cell in row) for row in super().built_in(part))
 
 
 class TaggingData(LabelledSplits[TaggedText]):
@@ -147,7 +147,7 @@ def conll_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
         )
         for problem in [fault] if fault else faults:
             yield Row(lines[0], ("", ""), problem)
-        for cells in [] if faults or fault else _cells(tokens, tags):
+        for cells in [] if faults or fault else _sentence_cells(tokens, tags):
             first = next(line for line, token in zip(lines, tokens, strict=True) if token.strip())
             yield Row(first, cells)
 
@@ -172,12 +172,12 @@ def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
             what = f"there are {len(tokens)} words and {len(tags)} tags"
             raise DataError(what, where=where, hint="a tag for each word")
         DataError.raise_if([_tag_fault(tags, [where] * len(tags), corpus.scheme)])
-        return _cells(tokens, tags)
+        return _sentence_cells(tokens, tags)
 
     return object_rows(file, keys, cells)
 
 
-def _cells(tokens: Sequence[str], tags: Sequence[str]) -> list[tuple[str, ...]]:
+def _sentence_cells(tokens: Sequence[str], tags: Sequence[str]) -> list[tuple[str, ...]]:
     """The words and their tags as two JSON lists; nothing where no word is left.
 
     White space alone is no word, except where each character is tagged: there it says where words
@@ -186,7 +186,7 @@ def _cells(tokens: Sequence[str], tags: Sequence[str]) -> list[tuple[str, ...]]:
     words = [pair for pair in zip(tokens, tags, strict=True) if pair[0].strip()]
     if words and all(len(word) == 1 for word, _ in words):
         words = [(token or " ", tag) for token, tag in zip(tokens, tags, strict=True)]
-    return [tuple(map(_json, zip(*words, strict=True)))] if words else []
+    return [tuple(map(_json_list, zip(*words, strict=True)))] if words else []
 
 
 def _tag_fault(tags: Sequence[str], places: Sequence[str], scheme: str) -> Problem | None:
@@ -207,7 +207,7 @@ def _tag_fault(tags: Sequence[str], places: Sequence[str], scheme: str) -> Probl
     return Recurring(places[word], what, "scheme: auto reads it as conlleval does")
 
 
-def _json(values: Sequence[str]) -> str:
+def _json_list(values: Sequence[str]) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
@@ -219,20 +219,23 @@ def _in_columns(
 
     A word a line. Without `tagged` the tags are not read.
     """
-    width, words, faults = 0, list[Word](), list[Problem]()
+    width = 0
+    words = list[Word]()
+    faults = list[Problem]()
     shape = shape_of(file.lines())
     for line, text in enumerate(chain(file.lines(), [""]), 1):
         fields = fields_of(text)
-        if not text.strip() or fields[0] == DOCUMENT:
+        if not text.strip() or fields[0] == DOCUMENT_MARK:
             if words:
                 yield words, faults
-            words, faults = [], []
+            words = []
+            faults = []
             continue
         if is_comment(text, shape):
             continue
         if not width:
             width = len(fields)
-            places = _places(corpus, width, file.where(line), tagged=tagged)
+            places = _column_numbers(corpus, width, file.where(line), tagged=tagged)
         if len(fields) == width:
             words.append((line, fields[places[0]], fields[places[1]]))
         else:
@@ -240,7 +243,7 @@ def _in_columns(
                 "a word a line, its columns between tabs or spaces, an empty line after "
                 "each sentence"
             )
-            what = f"{_columns(len(fields))}, where the lines before have {width}"
+            what = f"{_column_count(len(fields))}, where the lines before have {width}"
             faults.append(Problem(file.where(line), what, hint))
             words.append((line, "", ""))
 
@@ -249,8 +252,12 @@ def shape_of(lines: Iterable[str]) -> tuple[int, bool]:
     """The number of columns of the first line that has a word, and whether tabs are between
     them."""
     first = next(
-        (text for text in lines if text.strip() and not text.startswith((COMMENT, DOCUMENT))),
-        COMMENT,
+        (
+            text
+            for text in lines
+            if text.strip() and not text.startswith((COMMENT_MARK, DOCUMENT_MARK))
+        ),
+        COMMENT_MARK,
     )
     return len(fields_of(first)), "\t" in first
 
@@ -258,7 +265,7 @@ def shape_of(lines: Iterable[str]) -> tuple[int, bool]:
 def is_comment(text: str, shape: tuple[int, bool]) -> bool:
     """Whether a line that begins with # is not a word: it has a space in its first column, or other
     columns than words have."""
-    if not text.startswith(COMMENT):
+    if not text.startswith(COMMENT_MARK):
         return False
     fields = fields_of(text)
     return " " in fields[0] or (len(fields), "\t" in text) != shape
@@ -272,11 +279,11 @@ def fields_of(text: str) -> list[str]:
     return [field for field in text.split(" ") if field]
 
 
-def _columns(count: int) -> str:
+def _column_count(count: int) -> str:
     return "there is one column" if count == 1 else f"there are {count} columns"
 
 
-def _places(corpus: TaggedText, width: int, where: str, *, tagged: bool) -> tuple[int, int]:
+def _column_numbers(corpus: TaggedText, width: int, where: str, *, tagged: bool) -> tuple[int, int]:
     """The numbers of the columns of words and tags among so many; an error where they are not among
     them."""
     places = {"tokens": 0, "tags": -1}
@@ -296,7 +303,7 @@ def _places(corpus: TaggedText, width: int, where: str, *, tagged: bool) -> tupl
     if tagged and words == tags:
         hint = "a word and its tag are expected, between tabs or spaces"
         raise DataError(
-            f"{_columns(width)}: words and tags cannot be the same one", where=where, hint=hint
+            f"{_column_count(width)}: words and tags cannot be the same one", where=where, hint=hint
         )
     return words, tags
 
@@ -314,7 +321,7 @@ class TaggedInputs(Inputs):
     def rows(self, file: TextFile) -> Iterator[Example]:
         """CoNLL's columns, objects, or a table with a column `text`; else a text per line."""
         suffix = file.suffixes[0]
-        if suffix in COLUMNS:
+        if suffix in COLUMN_SUFFIXES:
             return self._in_columns(file)
         if suffix in OBJECTS:
             return self._in_objects(file)
@@ -386,7 +393,8 @@ def entities_in(tags: Sequence[str]) -> list[Entity]:
 
 def tags_of(entities: Iterable[Entity], words: int, scheme: Scheme) -> list[str]:
     """The tags of a sentence whose entities these are, in their order."""
-    tags, before = [OUTSIDE] * words, Entity("", 0, 0)
+    tags = [OUTSIDE] * words
+    before = Entity("", 0, 0)
     for entity in entities:
         size = entity.end - entity.start
         adjoins = before.type == entity.type and before.end == entity.start

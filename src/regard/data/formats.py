@@ -1,4 +1,4 @@
-"""One file with all columns -> rows of text: .tsv, .csv, .jsonl, .json, .parquet."""
+"""Tables, files that hold all columns -> rows of text: .tsv, .csv, .jsonl, .json, .parquet."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from regard.data.config import OBJECTS, C, Corpus
 from regard.errors import ColumnError, DataError, Problem, import_extra
-from regard.text.files import LINE, TextFile
+from regard.text.files import MAX_LINE_BYTES, TextFile
 from regard.text.normalise import same_name
 
 SEPARATORS = (",", ";", "\t", "|")  # what may separate the cells of a .csv
-LABELS = 100_000  # labels of a .csv that are remembered to tell whether lines were joined
+MAX_LABELS = 100_000  # labels of a .csv that are remembered to tell whether lines were joined
 _ONE_VALUE = "only one of its values could be read: rename one, or take it out"
-EXPECTED = (
+EXPECTED_JSON = (
     "expected is an array of objects, [{...}, {...}], or an object a line; or SQuAD's JSON: data, "
     "in it paragraphs, in "
     "them a context and qas"
@@ -96,10 +96,10 @@ class NamedColumns(Corpus):
 def or_one_error(
     read: Callable[[TextFile, C], Iterator[Row]],
 ) -> Callable[[TextFile, C], Iterator[Row]]:
-    """Reads rows, also those with a fault; but raises one error where all rows of a file have one.
+    """Read rows, including those with a fault, but raise one error if all rows of a file have one.
 
-    The recipe then asks for what is not in the file: that is one mistake, and nothing is left if
-    they are dropped.
+    The recipe then asks for columns that are not in the file. That is one mistake, and if all rows
+    were dropped, nothing would be left.
     """
 
     def rows(file: TextFile, corpus: C) -> Iterator[Row]:
@@ -163,7 +163,7 @@ _OPEN = re.compile(r'(?:(?:"[^"]*(?:""[^"]*)*"|[^"\t]*)\t)*"[^"]*(?:""[^"]*)*')
 """A line that ends within quotes."""
 _NEEDED = re.compile(r'".*(?:""|[\t\r\n]).*"', re.DOTALL)
 """A cell that could not be written without quotes."""
-CELL_LINES = 1_000  # lines that a cell in quotes may have
+MAX_CELL_LINES = 1_000  # lines that a cell in quotes may have
 
 
 def _tsv_records(file: TextFile, corpus: Corpus) -> Records:
@@ -198,7 +198,8 @@ def is_quoted(file: TextFile) -> bool:
 
 @lru_cache(maxsize=64)
 def _is_quoted(file: TextFile, version: tuple[int, int]) -> bool:
-    columns, needed = set[int](), False
+    columns = set[int]()
+    needed = False
     width = records = 0
     try:
         for lines, cells in _maybe_quoted(file):
@@ -210,7 +211,8 @@ def _is_quoted(file: TextFile, version: tuple[int, int]) -> bool:
             ):
                 return False  # in the second case each line is a row, and the quotes are stray
             quoted = {place for place, cell in enumerate(cells) if cell.startswith('"')}
-            columns, records = (columns & quoted if records else quoted), records + 1
+            columns = columns & quoted if records else quoted
+            records = records + 1
             needed = needed or any(_NEEDED.fullmatch(cells[place]) for place in quoted)
     except (ValueError, DataError):  # the latter is reported when the file is read
         return False
@@ -227,11 +229,13 @@ def _maybe_quoted(file: TextFile) -> Iterator[tuple[list[str], list[str]]]:
             continue
         lines = [first]
         if first.count('"') % 2 and _OPEN.fullmatch(first):
-            for line in islice(following, CELL_LINES):
+            for line in islice(following, MAX_CELL_LINES):
                 lines.append(line)
                 if line.count('"') % 2:
                     break
-        record, cells, place = "\n".join(lines), list[str](), -1
+        record = "\n".join(lines)
+        cells = list[str]()
+        place = -1
         while place < len(record):
             cell = _CELL.match(record, place + 1)
             assert cell is not None
@@ -243,8 +247,8 @@ def _maybe_quoted(file: TextFile) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
-    """What separates the cells of a .csv: spreadsheets write semicolons or tabs for commas in many
-    countries.
+    """The separator of the cells of a .csv: in many countries, spreadsheets write semicolons or tabs
+    instead of commas.
 
     It is the separator with which the header has the names; where there are none, or it has not,
     the one with which the most of the first records have as many cells as the first, and more than
@@ -266,7 +270,7 @@ def separator_of(file: TextFile, names: Set[str] = frozenset()) -> str:
 def csv_records(file: TextFile, separator: str = ",") -> Records:
     """RFC 4180: a field in double quotes may hold separators, line breaks and doubled quotes."""
     csv.field_size_limit(
-        LINE
+        MAX_LINE_BYTES
     )  # the library refuses fields over 131,072 characters, which data.max_characters judges
     records = csv.reader(file.lines(keep_ends=True), strict=True, delimiter=separator)
     line = 1
@@ -310,7 +314,9 @@ def _noted_records(file: TextFile, corpus: Corpus, separator: str) -> Records:
     several lines: each line has a label that records of one line have; without labels, all records
     of several lines are so."""
     key = keys_of(corpus).get("label")
-    width, several, label = 0, 0, key if isinstance(key, int) else 0
+    width = 0
+    several = 0
+    label = key if isinstance(key, int) else 0
     joined, labels = (
         dict[int, set[str]](),
         set[str](),
@@ -323,7 +329,7 @@ def _noted_records(file: TextFile, corpus: Corpus, separator: str) -> Records:
                 label = fields.index(key)
         text = separator.join(fields)
         if "\n" not in text:
-            if key is not None and len(labels) < LABELS:
+            if key is not None and len(labels) < MAX_LABELS:
                 labels.update(fields[label : label + 1])
             continue
         several += 1
@@ -348,13 +354,17 @@ RECORDS: dict[str, Callable[[TextFile, Corpus], Records]] = {
 
 def _table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     """The columns of records, by the names in the first of them or by number."""
-    columns, header = keys_of(corpus), has_header(corpus)
+    columns = keys_of(corpus)
+    header = has_header(corpus)
     records = _without_end(RECORDS[file.suffixes[0]](file, corpus))
     first_line, names = next(records, (1, list[str]()))
     indexes = [
-        _index(key, names if header else None, file.where(first_line)) for key in columns.values()
+        _column_index(key, names if header else None, file.where(first_line))
+        for key in columns.values()
     ]
-    nothing, line, width = ("",) * len(indexes), 0, len(names) if header else 0
+    nothing = ("",) * len(indexes)
+    line = 0
+    width = len(names) if header else 0
     for line, fields in records if header else chain([(first_line, names)], records):
         filled = (
             len(fields) > 1 or "".join(fields).strip()
@@ -389,7 +399,7 @@ def _table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
 
 
 def _without_end(records: Records) -> Records:
-    """Without the empty lines at the end, which spreadsheets leave there."""
+    """The records without the empty lines that spreadsheets leave at the end."""
     held = list[tuple[int, list[str]]]()
     for line, fields in records:
         held.append((line, fields))
@@ -398,7 +408,7 @@ def _without_end(records: Records) -> Records:
             held = []
 
 
-def _index(key: Key, names: list[str] | None, where: str) -> int:
+def _column_index(key: Key, names: list[str] | None, where: str) -> int:
     """The number of a column; `names` is the header, if there is one."""
     if isinstance(key, int):
         if key < 0:
@@ -415,11 +425,11 @@ def _index(key: Key, names: list[str] | None, where: str) -> int:
     if key not in names:
         raise _no_column(key, names, where)
     if names.count(key) > 1:
-        raise _same_name(key, names, where)
+        raise _repeated_column(key, names, where)
     return names.index(key)
 
 
-def _same_name(key: Key, names: Iterable[str], where: str) -> DataError:
+def _repeated_column(key: Key, names: Iterable[str], where: str) -> DataError:
     return DataError(
         f"two columns are named {key!r}", where=where, hint=f"the columns are {', '.join(names)}"
     )
@@ -449,7 +459,8 @@ class _RepeatedKeyError(ValueError):
     """An object has a key twice."""
 
 
-_DECODER, _NO_BLANK = json.JSONDecoder(object_pairs_hook=_object_of), re.compile(r"\S")
+_DECODER = json.JSONDecoder(object_pairs_hook=_object_of)
+_NO_BLANK = re.compile(r"\S")
 
 
 def objects_of(file: TextFile) -> Iterator[tuple[int, str | Object]]:
@@ -467,14 +478,17 @@ def is_array(file: TextFile) -> bool:
 
 def json_values(file: TextFile) -> list[Any]:
     """The values of a .json, in an array or one after the other. It is held whole."""
-    lines, size = list[str](), 0
+    lines = list[str]()
+    size = 0
     for line in file.lines():
         lines.append(line)
         size += len(line) + 1
-        if size > LINE:
-            what = f"the JSON has more than {LINE:,} characters"
+        if size > MAX_LINE_BYTES:
+            what = f"the JSON has more than {MAX_LINE_BYTES:,} characters"
             raise DataError(what, where=file.name, hint="convert it to .jsonl, an object a line")
-    text, values, end = "\n".join(lines), list[Any](), 0
+    text = "\n".join(lines)
+    values = list[Any]()
+    end = 0
     try:
         if is_array(file):
             values = _DECODER.decode(text)
@@ -486,20 +500,21 @@ def json_values(file: TextFile) -> list[Any]:
         raise DataError(str(error), where=file.name, hint=_ONE_VALUE) from None
     except (ValueError, RecursionError) as error:
         where = file.where(error.lineno) if isinstance(error, json.JSONDecodeError) else file.name
-        raise DataError(f"not valid JSON: {error}", where=where, hint=EXPECTED) from None
+        raise DataError(f"not valid JSON: {error}", where=where, hint=EXPECTED_JSON) from None
     if not values:
-        raise DataError("there are no JSON objects in it", where=file.name, hint=EXPECTED)
+        raise DataError("there are no JSON objects in it", where=file.name, hint=EXPECTED_JSON)
     return values
 
 
 def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     """A column is a key. Where a column may hold a list, each text of it makes a row."""
-    columns, numeric = keys_of(corpus), numeric_keys(corpus)
+    columns = keys_of(corpus)
+    numeric = numeric_keys(corpus)
     lists = {key for name, key in columns.items() if name in corpus.LISTS}
 
     def cells(example: Object, where: str) -> Iterable[tuple[str, ...]]:
         texts = [
-            texts_in(example, key, where, number=key in numeric, several=key in lists)
+            object_texts(example, key, where, number=key in numeric, several=key in lists)
             for key in columns.values()
         ]
         items = None if corpus.listed is None else value_in(example, corpus.listed, where)
@@ -575,7 +590,7 @@ def object_in(text: str | Object, where: str, keys: Iterable[Key] = ()) -> Objec
     return example
 
 
-def texts_in(
+def object_texts(
     example: Object, key: Key, where: str, *, number: bool = False, several: bool = False
 ) -> list[str]:
     """The text under a key, or all of a list of them where it may be one; a null or an empty list
@@ -601,9 +616,11 @@ def value_in(example: Object, key: Key, where: str) -> Any:
         names = (".".join(map(str, parts[:size])) for size in range(len(parts), 0, -1))
         name = next((name for name in names if isinstance(value, Mapping) and name in value), None)
         if name is not None:
-            value, parts = value[name], parts[name.count(".") + 1 :]
+            value = value[name]
+            parts = parts[name.count(".") + 1 :]
         elif isinstance(value, list) and str(parts[0]).isdecimal() and int(parts[0]) < len(value):
-            value, parts = value[int(parts[0])], parts[1:]
+            value = value[int(parts[0])]
+            parts = parts[1:]
         else:
             raise _no_column(key, dict(leaves_in(example)), where)
     return value
@@ -665,14 +682,16 @@ def read_parquet(
         "pyarrow.compute", extra="formats", where=file.name
     )  # which `import pyarrow` leaves out
     read = 0
-    with _opened(file) as table:
-        names, kinds, paths = table.schema_arrow.names, dict(_leaves(table.schema_arrow)), []
+    with _open_parquet(file) as table:
+        names = table.schema_arrow.names
+        kinds = dict(_parquet_leaves(table.schema_arrow))
+        paths = []
         for key in keys:
             name = names[key] if isinstance(key, int) and 0 <= key < len(names) else key
             if name not in kinds:
                 raise _no_column(name, kinds, file.name)
             if names.count(str(name).partition(".")[0]) > 1 or names.count(name) > 1:
-                raise _same_name(name, names, file.name)
+                raise _repeated_column(name, names, file.name)
             if not (_is_text(kinds[name]) or (key in numeric and _is_number(kinds[name]))):
                 raise DataError(
                     f"the column {name!r} holds {kinds[name]}, not text", where=file.name
@@ -697,18 +716,20 @@ def read_parquet(
 
 def plain_columns(file: TextFile) -> list[str]:
     """The names of the columns that hold text or numbers."""
-    with _opened(file) as table:
+    with _open_parquet(file) as table:
         names = [
-            name for name, kind in _leaves(table.schema_arrow) if _is_text(kind) or _is_number(kind)
+            name
+            for name, kind in _parquet_leaves(table.schema_arrow)
+            if _is_text(kind) or _is_number(kind)
         ]
         for name in names:
             if names.count(name) > 1:
-                raise _same_name(name, table.schema_arrow.names, file.name)
+                raise _repeated_column(name, table.schema_arrow.names, file.name)
         return names
 
 
 @contextmanager
-def _opened(file: TextFile) -> Iterator[Any]:
+def _open_parquet(file: TextFile) -> Iterator[Any]:
     """The open file; what is wrong with it, then or while it is read, is an error of ours."""
     arrow = import_extra("pyarrow", extra="formats", where=file.name)
     parquet = import_extra("pyarrow.parquet", extra="formats", where=file.name)
@@ -724,11 +745,13 @@ def _opened(file: TextFile) -> Iterator[Any]:
         ) from None
 
 
-def _leaves(fields: Any) -> Iterator[tuple[str, Any]]:
+def _parquet_leaves(fields: Any) -> Iterator[tuple[str, Any]]:
     """The columns and their types as pyarrow names them, those of a struct one by one."""
     for field in fields:
         if str(field.type).startswith("struct"):
-            yield from ((f"{field.name}.{name}", kind) for name, kind in _leaves(field.type))
+            yield from (
+                (f"{field.name}.{name}", kind) for name, kind in _parquet_leaves(field.type)
+            )
         else:
             yield field.name, field.type
 

@@ -68,7 +68,8 @@ class Framing:
 
     def frame(self, first: Ids, second: Ids | None = None) -> Framed:
         """The row of these tokens, as many as they are."""
-        row, texts = Framed([], []), iter([first, second or ()])
+        row = Framed([], [])
+        texts = iter([first, second or ()])
         for token, segment in self.templates[second is not None]:
             part = next(texts) if token is None else [token]
             row.ids.extend(part)

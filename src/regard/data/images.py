@@ -34,11 +34,11 @@ from regard.text.access import is_inside
 from regard.text.checksums import key_of, word_sums
 
 # counts up when stored images change their form, so that no old cache is read as a new one
-FORMAT = 6
-FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+PICTURES_VERSION = 6
+IMAGE_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 """What is read, whatever a file is called. Others run programs (EPS) or unpack images within them
 on opening (ICO)."""
-HELD = "data:image/"
+DATA_URL = "data:image/"
 """What the name of an image begins with that is held in the name itself:
 data:image/png;base64,iVBOR..."""
 
@@ -60,7 +60,7 @@ class ImagesConfig(Config):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a model reads of an image: pixels, or features of a width."""
+    """How a model reads an image: as pixels, or as features of a width."""
 
     images: ImagesConfig
     # regions that the model makes of the pixels, from top to bottom and from left to right
@@ -126,7 +126,7 @@ def read_picture(
         raise DataError(
             f"{name} is an array of features, and the model reads images", where=where, hint=hint
         )
-    if reading.feature_width is None and name.startswith(HELD):
+    if reading.feature_width is None and name.startswith(DATA_URL):
         return reading.picture(read_image(HeldImage.of(name, where), reading.images, where))
     DataError.raise_if([missing_image(name, folder, where, within)])
     if reading.feature_width is None:
@@ -142,14 +142,14 @@ def pixel_count(name: str, folder: Path, within: Path | None = None) -> int:
     Of files in `within` alone, if that is given.
     """
     if name.startswith(shapes.PREFIX) or not (
-        name.startswith(HELD) or is_inside(folder / name, within)
+        name.startswith(DATA_URL) or is_inside(folder / name, within)
     ):
         return 0
     pillow = import_extra("PIL.Image", extra="images", where="images")
     try:
         with warnings.catch_warnings(action="ignore"):
-            file = HeldImage.of(name, "") if name.startswith(HELD) else folder / name
-            with pillow.open(file, formats=FORMATS) as image:
+            file = HeldImage.of(name, "") if name.startswith(DATA_URL) else folder / name
+            with pillow.open(file, formats=IMAGE_FORMATS) as image:
                 return int(image.width * image.height)
     except Exception:  # what is wrong with it is said when it is read
         return 0
@@ -167,7 +167,7 @@ def as_url(picture: Picture) -> str:
     """The pixels of an image as a `data:` URL, as `read_picture` reads it."""
     pillow = import_extra("PIL.Image", extra="images", where="images", doing="writing")
     pillow.fromarray(picture.shown).save(content := io.BytesIO(), "PNG")
-    return f"{HELD}png;base64,{base64.b64encode(content.getvalue()).decode()}"
+    return f"{DATA_URL}png;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
 def missing_image(
@@ -180,7 +180,7 @@ def missing_image(
     if within is not None and not (is_inside(path, within) and os.path.isfile(path)):
         what = f"there is no image {name!r} among the files that may be read"
         return Problem(
-            where, what, f"allowed: {HELD}..., {shapes.PREFIX}... and files that are sent along"
+            where, what, f"allowed: {DATA_URL}..., {shapes.PREFIX}... and files that are sent along"
         )
     # not Path.is_file, which raises an error where a name is too long for a file's
     if os.path.isfile(path):
@@ -259,7 +259,7 @@ def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDAr
             warnings.catch_warnings(
                 action="error", category=pillow.DecompressionBombWarning
             ),  # of very many pixels
-            pillow.open(path, formats=FORMATS) as image,
+            pillow.open(path, formats=IMAGE_FORMATS) as image,
         ):
             if min(image.size) < 2:
                 what = (
@@ -290,7 +290,7 @@ def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDAr
         raise
     except Exception as error:  # decoders of files that are broken raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        formats = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+        formats = f"{', '.join(IMAGE_FORMATS[:-1])} or {IMAGE_FORMATS[-1]}"
         hint = f"open it in a viewer and save it as {formats}, or take it out of the list"
         raise DataError(
             f"{path.name} cannot be read as an image: {reason}", where=where, hint=hint
@@ -368,7 +368,7 @@ def prepare_pictures(
         (folder / "shown.sums").write_text(word_sums(folder / "shown.values"), encoding="ascii")
 
     allowed = [drops(bad, len(named)) for bad in (1, len(named))]
-    key: list[Any] = [FORMAT, reading.images.size, reading.feature_width, allowed]
+    key: list[Any] = [PICTURES_VERSION, reading.images.size, reading.feature_width, allowed]
     for parent, name in named:
         path = (parent / name).absolute()
         try:

@@ -1,4 +1,4 @@
-"""What a user gives to predict for -> examples: typed lines, values of a program, objects, files.
+"""Typed lines, values of a program, objects and files that a user gives -> examples to predict for.
 
 A task has one `Inputs`, which knows the columns of its examples and where tables have them.
 Training reads tables with the same reader (data/formats.py); there the answers must be present.
@@ -77,7 +77,7 @@ class Inputs:
     # Values of a program, and what is posted
 
     def given(self, values: object) -> list[Example]:
-        """What a program gives: one input, or several. Examples stay as they are."""
+        """The inputs that a program gives, one or several. Examples stay as they are."""
         # a table of pandas, which iterates over the names of its columns
         if hasattr(values, "iterrows"):
             values = cast("Any", values).to_dict("records")
@@ -211,7 +211,7 @@ class Inputs:
         return table_corpus(table, self.corpora)
 
     def corpus_of(self, files: Sequence[str]) -> Any:
-        """What `evaluate --file` names, as a corpus: a file for each column, or a table."""
+        """The corpus that `evaluate --file` names: a file for each column, or a table."""
         kind = type(self.corpora[0])
         columns = list(self.corpora[0].columns)
         if len(files) == len(columns):

@@ -1,5 +1,5 @@
-"""Data that people have labelled: what its corpora and splits share, and tables of texts with
-labels or choices."""
+"""Labelled data: base classes of its corpora and splits, and tables of texts with labels or
+choices."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class OneFile(Corpus):
 
     @classmethod
     def of_files(cls, files: Sequence[str], own: Sequence[Self], hint: str = "give one") -> Self:
-        """What `--file` names, with the keys of the recipe's first file."""
+        """The corpus of the files that `--file` names, with the keys of the recipe's first file."""
         file = only_file(files, hint)
         like = next((corpus for corpus in own if corpus.file is not None), cls(file=file))
         return like.model_copy(update={"file": file, "size": None})
@@ -265,7 +265,7 @@ class ChoiceInputs(LabelledInputs):
         return Problem(given.place, f"there are {len(texts) - 1} choices", hint)
 
     def table(self, table: UserTable) -> Corpus:
-        """Of an imported run the choices are choice0, choice1 and so on, or in objects a list
+        """For an imported run, the choices are choice0, choice1 and so on, or in objects a list
         `choices`."""
         if not self.imported:
             return super().table(table)

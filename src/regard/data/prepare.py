@@ -58,11 +58,13 @@ from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
 # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
-FORMAT = 8
-SHOWN = 10
-SHOWN_PLACES = 3  # labels that a note names, and places of each
+PREPARED_VERSION = 8
+MAX_SHOWN_LABELS = 10
+MAX_SHOWN_PLACES = 3  # labels that a note names, and places of each
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
-PARALLEL = 100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
+ROWS_FOR_PROCESSES = (
+    100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
+)
 
 Readers = dict[Part, list[Reader]]
 Place = tuple[int, int, int]  # of a row: the numbers of its corpus, its line and its example
@@ -120,7 +122,9 @@ def prepare(
     tokenizers = tokenizers or _trained_tokenizers(kind, recipe, texts, base, progress)
     recipe = kind.settle(recipe, train.columns, train.where)
     encoding = kind.make_encoding(recipe, tokenizers)
-    key = key_of([FORMAT, texts.key, kind.name, tokenizers.fingerprint, encoding.settings()])
+    key = key_of(
+        [PREPARED_VERSION, texts.key, kind.name, tokenizers.fingerprint, encoding.settings()]
+    )
     folder = stored(
         f"encoded-{key}", lambda folder: _encode(folder, encoding, recipe.data, texts, progress)
     )
@@ -172,7 +176,7 @@ def _rare(encoding: Encoding, train: Dataset, held_out: Sequence[Dataset]) -> It
     elsewhere = [encoding.label_counts(split) for split in held_out]
     rare = {label for label in counts if not all(split[label] for split in elsewhere)}
     alike = _alike(counts)
-    places = _places(train, [*dict.fromkeys([*sorted(rare), *alike])][: 2 * SHOWN])
+    places = _places(train, [*dict.fromkeys([*sorted(rare), *alike])][: 2 * MAX_SHOWN_LABELS])
     if rare:
         named = [
             f"{label!r} ({counts[label]}: {', '.join(places[label])})"
@@ -181,9 +185,9 @@ def _rare(encoding: Encoding, train: Dataset, held_out: Sequence[Dataset]) -> It
             for label in counts
             if label in rare
         ]
-        more = [f"{len(named) - SHOWN:,} more"] if len(named) > SHOWN else []
-        yield f"too rare to be in every part: the label {', '.join([*named[:SHOWN], *more])}"
-    for label, frequent in [*alike.items()][:SHOWN]:
+        more = [f"{len(named) - MAX_SHOWN_LABELS:,} more"] if len(named) > MAX_SHOWN_LABELS else []
+        yield f"too rare to be in every part: the label {', '.join([*named[:MAX_SHOWN_LABELS], *more])}"
+    for label, frequent in [*alike.items()][:MAX_SHOWN_LABELS]:
         where = ", ".join(places.get(label, ()))
         yield (
             f"the label {label!r} may be a mistake for {frequent!r}: it stands at {where} "
@@ -212,7 +216,7 @@ def _places(train: Dataset, labels: Sequence[str]) -> dict[str, list[str]]:
     places: dict[str, list[str]] = {label: [] for label in labels}
     if labels:
         for row, text in enumerate(train.texts["label"]):
-            if (label := text.strip()) in places and len(places[label]) < SHOWN_PLACES:
+            if (label := text.strip()) in places and len(places[label]) < MAX_SHOWN_PLACES:
                 places[label].append(train.where(row))
     return {label: found for label, found in places.items() if found}
 
@@ -343,7 +347,7 @@ def prepare_texts(
     if data.cleaned is not None:
         checks.append(data.cleaned)
     drawn = ([seed, "label"] if data.by_label else [seed]) if shares else [None]
-    key = key_of([FORMAT, files, shares, *drawn, checks])
+    key = key_of([PREPARED_VERSION, files, shares, *drawn, checks])
     folder = stored(
         f"texts-{key}", lambda folder: _write_texts(folder, data, readers, seed, progress)
     )
@@ -675,7 +679,7 @@ def _contradictions(split: Part, index: _SplitIndex, examples: Integers) -> Iter
 
 
 def _hashes_of(texts: Sequence[str], *, as_written: bool = False) -> Hashes:
-    """The same for texts that models read as one: whose letters are composed or not (NFC), or white
+    """One form of texts that models read alike: whose letters are composed or not (NFC), or white
     space differs."""
     folded = (nfc(text if as_written else " ".join(text.split())) for text in texts)
     digests = [hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest() for text in folded]
@@ -723,7 +727,7 @@ def _trained_tokenizers(
         progress("training the tokenizer", 0)
         kind.learn_tokenizers(recipe, train.columns, base).save(folder)
 
-    key = key_of([FORMAT, kind.name, texts.key, recipe.tokenizer.model_dump(mode="json")])
+    key = key_of([PREPARED_VERSION, kind.name, texts.key, recipe.tokenizer.model_dump(mode="json")])
     return Tokenizers.load(stored(f"tokenizers-{key}", build), kind.vocabularies)
 
 
@@ -813,7 +817,7 @@ def _encode_split(
 
     workers = encoding.recipe.data.workers
     if workers == "auto":
-        workers = processors() if len(texts) >= PARALLEL else 1
+        workers = processors() if len(texts) >= ROWS_FOR_PROCESSES else 1
     work = _Encoding(encoding, split == "train")
     with ExitStack() as stack:
         for encoded in (

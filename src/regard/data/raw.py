@@ -26,7 +26,7 @@ from regard.data.epochs import Examples, Rows, fixed_batches
 from regard.data.example import Example
 from regard.data.formats import Row, table_rows
 from regard.data.inputs import Inputs, is_table, only_file
-from regard.data.store import END, Array, Integers, in_chunks, offsets_of
+from regard.data.store import DOCUMENT_ENDS, Array, Integers, in_chunks, offsets_of
 from regard.errors import ColumnError, DataError, Problem
 from regard.text.access import is_inside
 from regard.text.files import BINARY_HINT, TextFile, files_below, matching
@@ -34,7 +34,7 @@ from regard.text.normalise import Sentences, fold_white_space, split_sentences
 from regard.text.spelling import CharacterIds, letters_of, unknown_in
 from regard.text.tokenizers import Tokenizer
 
-Texts = Literal[
+RawCorpus = Literal[
     "tales-en",
     "tales-ko",
     "errands",
@@ -47,7 +47,7 @@ Texts = Literal[
     "portraits-ko",
 ]
 """The built-in corpora of raw text."""
-PIECE = 1 << 16
+PIECE_CHARACTERS = 1 << 16
 """Characters after which the rest of a document comes in a row of its own, so that an endless one
 need not be held."""
 
@@ -66,7 +66,7 @@ class RawText(Corpus):
     ones do not count; `all_lines`: every line, and an empty one is a document of nothing but its
     end, as published counts of tokens and perplexities of tokenised corpora have it (set
     `deduplicate: false`, too)."""
-    corpus: Texts | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    corpus: RawCorpus | None = None  # type: ignore[assignment]  # other corpora than those of pairs
     """A corpus of the package: short tales in English or Korean; two sentences of which the second
     depends on the first; sentences with homonyms and pronouns; or the texts alone of the reviews,
     names and portraits, without labels, tags and questions."""
@@ -179,10 +179,14 @@ def document_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:
         text = line.strip()
         if lines and (not text or separated != "blank_lines"):
             yield Row(first, ("\n".join(lines),), continues=continues)
-            lines, size, continues = [], 0, False
-        elif size > PIECE:
+            lines = []
+            size = 0
+            continues = False
+        elif size > PIECE_CHARACTERS:
             yield Row(first, ("\n".join([*lines, ""]),), continues=continues)
-            lines, size, continues = [], 0, True
+            lines = []
+            size = 0
+            continues = True
         if text or separated == "all_lines":
             first = number if not lines else first
             lines.append(text)
@@ -221,7 +225,7 @@ class RawInputs(Inputs):
         return Problem(given.place, f"two texts are expected, not {len(texts)}")
 
     def corpus_of(self, files: Sequence[str]) -> Any:
-        """What `--file` names: a text file, a folder or a table."""
+        """The corpus that `--file` names: a text file, a folder or a table."""
         name = only_file(files, hint="give one, or a folder of them")
         file = TextFile(name, Path(name), encoding=self.encoding)
         if is_table(file):
@@ -253,7 +257,9 @@ def encode_documents(
     def split(text: str, part: str) -> list[str]:
         if sentences is None:
             read = tokenizer.fold(text)
-            return [read if part == END or read.endswith("\n") else read + tokenizer.between]
+            return [
+                read if part == DOCUMENT_ENDS or read.endswith("\n") else read + tokenizer.between
+            ]
         if sentences == "lines":
             return [fold_white_space(line) for line in text.split("\n") if line.strip()] or [""]
         return split_sentences(fold_white_space(text)) or [""]
@@ -264,7 +270,7 @@ def encode_documents(
     )
     rows = [[next(encoded) for _ in piece] for piece in pieces]
     for piece, part in zip(rows, parts, strict=True):
-        if part == END:
+        if part == DOCUMENT_ENDS:
             piece[-1].append(tokenizer.end)
     columns: dict[str, list[list[int]]] = {
         "text": [[token for sentence in piece for token in sentence] for piece in rows],
@@ -293,7 +299,7 @@ class RawTokens:
         """Where each sentence begins in `values`, and where the last one ends; `</s>` belongs to
         the sentence before it."""
         ends = np.fromiter(
-            (part == END for part in pieces.texts["part"]), dtype=bool, count=len(pieces)
+            (part == DOCUMENT_ENDS for part in pieces.texts["part"]), dtype=bool, count=len(pieces)
         )
         self.firsts: Integers = np.concatenate([[0], np.flatnonzero(ends) + 1])
         """The number of each document's first piece, and the number of pieces."""
@@ -350,7 +356,7 @@ class RawTokens:
 
     @property
     def unknown_share(self) -> float:
-        """Of all tokens but the documents' ends."""
+        """How often each token occurs, without the ends of documents."""
         return float(self.spelt_out[0].sum() / max(1, len(self.values) - len(self)))
 
     def document_at(self, places: Integers) -> Integers:

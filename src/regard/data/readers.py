@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from regard.data.config import TABLES, Corpus
 from regard.data.conll import conll_rows, tagged_rows
 from regard.data.corpora import VERSION, Part
-from regard.data.formats import TABLE_ROWS, Row, keys_of, numeric_keys, table_rows, texts_in
+from regard.data.formats import TABLE_ROWS, Row, keys_of, numeric_keys, object_texts, table_rows
 from regard.data.raw import document_rows, text_table_rows
 from regard.data.squad import question_rows, squad_rows
 from regard.data.stories import babi_rows, story_rows
@@ -39,7 +39,7 @@ FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
 }
 """How a file becomes rows with the columns of its corpus; tables are in TABLE_ROWS of
 data/formats.py. `Corpus.format` chooses one of these by the file's suffix."""
-FILES = (
+LINES_PER_FILE = (
     1 << 40
 )  # times the number of a file, plus the line: the place of a row of several files, in one number
 
@@ -111,7 +111,8 @@ class Reader:
 
     def rows(self) -> Iterator[Row]:
         """All rows, also those that have a fault."""
-        prefix, drawn = self.corpus.prefix, self._drawn
+        prefix = self.corpus.prefix
+        drawn = self._drawn
         begun = 0
         for row in self._all_rows():
             begun += not row.continues
@@ -142,7 +143,7 @@ class Reader:
             return self._rows_of_files()
         shards = zip(*[iter(self.files)] * len(self.corpus.columns), strict=True)
         return chain.from_iterable(
-            _parallel_rows(files, number * FILES) for number, files in enumerate(shards)
+            _parallel_rows(files, number * LINES_PER_FILE) for number, files in enumerate(shards)
         )
 
     def _rows_of_files(self) -> Iterator[Row]:
@@ -151,7 +152,7 @@ class Reader:
         for number, file in enumerate(self.files):
             try:
                 rows = FORMATS[self.corpus.format(file)](file, self.corpus)
-                yield from (row._replace(line=number * FILES + row.line) for row in rows)
+                yield from (row._replace(line=number * LINES_PER_FILE + row.line) for row in rows)
             except DataError as error:
                 if len(self.files) == 1:
                     raise
@@ -163,19 +164,19 @@ class Reader:
         if self.corpus.corpus is not None:
             return f"corpus {self.corpus.corpus}:{line}"
         if self.parallel:
-            first = line // FILES * len(self.corpus.columns)
+            first = line // LINES_PER_FILE * len(self.corpus.columns)
             return self.files[first + (self.columns.index(column) if column else 0)].where(
-                line % FILES
+                line % LINES_PER_FILE
             )
-        return self.corpus.place(self.files[line // FILES], line % FILES)
+        return self.corpus.place(self.files[line // LINES_PER_FILE], line % LINES_PER_FILE)
 
     def empty(self, row: Row, column: int) -> str:
-        """What to call an empty text: a line, or a cell of a table."""
+        """The message for an empty text: a line, or a cell of a table."""
         names = list(self.corpus.columns.items())
         is_table = (
             bool(self.files)
             and not self.parallel
-            and self.files[row.line // FILES].suffixes[0] in TABLES
+            and self.files[row.line // LINES_PER_FILE].suffixes[0] in TABLES
         )
         if not is_table or len(names) != len(row.values):
             return "the line is empty"
@@ -262,10 +263,13 @@ class DatasetReader(Reader):
 
     def _all_rows(self) -> Iterator[Row]:
         """A null is an empty text."""
-        keys, numeric, row = keys_of(self.corpus).values(), numeric_keys(self.corpus), 0
+        keys = keys_of(self.corpus).values()
+        numeric = numeric_keys(self.corpus)
+        row = 0
         for row, example in enumerate(self.examples(), 1):
             texts = [
-                texts_in(example, key, self.where(row), number=key in numeric)[0] for key in keys
+                object_texts(example, key, self.where(row), number=key in numeric)[0]
+                for key in keys
             ]
             yield Row(row, tuple(texts))
         if row == 0:
@@ -303,7 +307,9 @@ class DatasetReader(Reader):
     def _load(self) -> Any:
         """The split, not read yet."""
         datasets = import_extra("datasets", extra="hf", where=self.name)
-        folder, subset, split = self.folder, self.corpus.subset, self.corpus.split
+        folder = self.folder
+        subset = self.corpus.subset
+        split = self.corpus.split
         with self._loading():
             if folder is None and not self.corpus.stream:
                 return datasets.load_dataset(self.name, subset, split=split or self.part)
@@ -323,8 +329,7 @@ class DatasetReader(Reader):
         return splits[wanted]
 
     def _revisions(self) -> list[object]:
-        """What tells one version of a dataset on the Hub from another: the revision of each of its
-        files."""
+        """The revision of each file of a dataset on the Hub: they tell its versions apart."""
         datasets = import_extra("datasets", extra="hf", where=self.name)
         with self._loading():
             files = datasets.load_dataset_builder(self.name, self.corpus.subset).config.data_files

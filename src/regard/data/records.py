@@ -19,14 +19,14 @@ from typing import Any, cast, get_args
 
 from regard.data import shapes
 from regard.data.config import Corpus, Splits
-from regard.data.images import HELD
+from regard.data.images import DATA_URL
 from regard.data.readers import named
 from regard.data.store import cache_folder, stored
 from regard.errors import DataError, short
 
-MISSING = ("NAType", "NaTType")
+MISSING_TYPES = ("NAType", "NaTType")
 """The types of pandas.NA and pandas.NaT."""
-OF_A_SOURCE = (
+SOURCE_FIELDS = (
     "file",
     "dataset",
     "subset",
@@ -39,9 +39,9 @@ OF_A_SOURCE = (
     "about",
 )
 """Fields of a corpus that say where its rows come from."""
-SETTINGS = ("scheme", "documents")
+SETTING_FIELDS = ("scheme", "documents")
 """Fields of a task's corpus that are not columns."""
-HINT = "give a table of pandas, a datasets.Dataset, or a list of dicts"
+TABLE_HINT = "give a table of pandas, a datasets.Dataset, or a list of dicts"
 
 
 def is_rows(value: object) -> bool:
@@ -79,11 +79,11 @@ def rows_of(data: object, name: str) -> Iterator[Mapping[str, Any]]:
     elif isinstance(data, Mapping) and all(
         isinstance(column, list | tuple) for column in data.values()
     ):
-        records = (dict(zip(data, row, strict=True)) for row in _transposed(data, name))
+        records = (dict(zip(data, row, strict=True)) for row in _rows_of_columns(data, name))
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         records = data
     else:
-        raise DataError(f"{short(repr(data))} is not a table", where=name, hint=HINT)
+        raise DataError(f"{short(repr(data))} is not a table", where=name, hint=TABLE_HINT)
     for number, row in enumerate(records, 1):
         if isinstance(row, str):
             yield {"text": row}
@@ -96,7 +96,7 @@ def rows_of(data: object, name: str) -> Iterator[Mapping[str, Any]]:
             )
 
 
-def _transposed(columns: Mapping[str, Sequence[Any]], name: str) -> Iterator[tuple[Any, ...]]:
+def _rows_of_columns(columns: Mapping[str, Sequence[Any]], name: str) -> Iterator[tuple[Any, ...]]:
     lengths = {key: len(column) for key, column in columns.items()}
     if len({*lengths.values()}) > 1:
         counts = ", ".join(f"{key} {length:,}" for key, length in lengths.items())
@@ -116,15 +116,15 @@ def corpus_for(
     rows = rows_of(data, name)
     first = next(rows, None)
     if first is None:
-        raise DataError("there are no rows", where=name, hint=HINT)
-    columns = _columns_for(kind, own, first, name)
+        raise DataError("there are no rows", where=name, hint=TABLE_HINT)
+    columns = _columns_in(kind, own, first, name)
     keys = [
         key for value in columns.values() for key in (value if isinstance(value, list) else [value])
     ]
     images = {str(columns["image"])} if "image" in columns else set[str]()
     path = store_rows(chain([first], rows), name, _first_parts(keys, first), images)
     replaced = {
-        *OF_A_SOURCE,
+        *SOURCE_FIELDS,
         *_column_fields(kind),
         *(("size", "seed") if own.get("corpus") else ()),
     }
@@ -143,11 +143,11 @@ def _column_fields(kind: type[Corpus]) -> list[str]:
     return [
         name
         for name in kind.model_fields
-        if name not in (*Corpus.model_fields, *SETTINGS, *OF_A_SOURCE)
+        if name not in (*Corpus.model_fields, *SETTING_FIELDS, *SOURCE_FIELDS)
     ]
 
 
-def _columns_for(
+def _columns_in(
     kind: type[Corpus], own: Mapping[str, Any], row: Mapping[str, Any], name: str
 ) -> dict[str, Any]:
     """Which column of the rows stands for each column of the task."""
@@ -214,7 +214,7 @@ def store_rows(
         with tempfile.TemporaryFile(dir=cache) as held:
             digest = hashlib.blake2b(name.encode(), digest_size=16)
             for number, row in enumerate(rows, 1):
-                line = _line(row, f"{name}, row {number}", columns, images)
+                line = _json_line(row, f"{name}, row {number}", columns, images)
                 digest.update(line)
                 held.write(line)
 
@@ -232,16 +232,18 @@ def store_rows(
         raise DataError(what, where=str(cache), hint=hint) from None
 
 
-def _line(
+def _json_line(
     row: Mapping[str, Any], where: str, columns: Collection[str] | None, images: Collection[str]
 ) -> bytes:
     cells = {}
     for key, value in row.items():
         if columns is not None and key not in columns:
             continue
-        cell = _plain(value, str(key), where, strict=columns is not None)
+        cell = _json_value(value, str(key), where, strict=columns is not None)
         is_file = (
-            key in images and isinstance(cell, str) and not cell.startswith((shapes.PREFIX, HELD))
+            key in images
+            and isinstance(cell, str)
+            and not cell.startswith((shapes.PREFIX, DATA_URL))
         )
         cells[str(key)] = os.path.abspath(cell) if is_file and cell.strip() else cell
     try:
@@ -250,22 +252,23 @@ def _line(
         return json.dumps(cells).encode() + b"\n"
 
 
-def _plain(value: Any, column: str, where: str, *, strict: bool) -> Any:
+def _json_value(value: Any, column: str, where: str, *, strict: bool) -> Any:
     """A value as JSON has it; what is missing (None, NaN, pandas.NA) is null."""
-    if value is None or type(value).__name__ in MISSING:
+    if value is None or type(value).__name__ in MISSING_TYPES:
         return None
     if isinstance(value, float):
         return None if value != value else float(value)
     if isinstance(value, str | bool | int):
         return value
     if hasattr(value, "tolist"):  # an array or a number of numpy
-        return _plain(value.tolist(), column, where, strict=strict)
+        return _json_value(value.tolist(), column, where, strict=strict)
     if isinstance(value, Mapping):
         return {
-            str(key): _plain(below, column, where, strict=strict) for key, below in value.items()
+            str(key): _json_value(below, column, where, strict=strict)
+            for key, below in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_plain(item, column, where, strict=strict) for item in value]
+        return [_json_value(item, column, where, strict=strict) for item in value]
     if strict:
         hint = "texts, numbers, and lists or dicts of them are read"
         what = f"the column {column!r} holds a {type(value).__name__}: {short(repr(value))}"

@@ -28,12 +28,12 @@ from regard.text.templates import Slot
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 
-PAIRS = 1
-MASKS = 2  # what numbers are drawn for, so that the one leaves the other as it is
+PAIR_DRAWS = 1
+MASK_DRAWS = 2  # what numbers are drawn for, so that the one leaves the other as it is
 # how far a negative may stand in the order of lengths, and how many there are tried
 NEAR = 32
-TRIES = 64
-NOTED = 0.05  # the share of a text from which a note says that it is left out
+MAX_TRIES = 64
+NOTED_SHARE = 0.05  # the share of a text from which a note says that it is left out
 MORE_DOCUMENTS = "end documents with blank lines, or say documents: lines"
 MORE_SENTENCES: dict[Sentences, str] = {
     "punctuation": "sentences are found by . ! and ?, data.sentences=lines takes every line "
@@ -86,7 +86,7 @@ class Segments(Examples):
         raise NotImplementedError
 
     def notes(self) -> Iterator[str]:
-        """What a user should know of text that is not shown."""
+        """Notes for the user on text that is not shown."""
         yield from ()
 
     @property
@@ -103,7 +103,9 @@ class Segments(Examples):
 
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> MaskedBatch:
         rows_BL, segments_BL, lengths = self._rows(examples, seed, epoch)
-        masked = self.masking(rows_BL, Draws(seed, epoch, MASKS, int(examples[0]), len(examples)))
+        masked = self.masking(
+            rows_BL, Draws(seed, epoch, MASK_DRAWS, int(examples[0]), len(examples))
+        )
         ids_BL, places_P, labels_P = map(torch.from_numpy, masked)
         text = Padded.of(ids_BL, torch.from_numpy(lengths))
         follows = self.shown(seed, epoch).follows
@@ -155,7 +157,7 @@ class Segments(Examples):
         return {"text": pieces(ids_1L[0].tolist()), "masked": pieces(masked_1L[0].tolist())}
 
     def outcomes(self, batches: int, batch_tokens: int) -> dict[str, int]:
-        """What becomes of the tokens of the first batches, special ones aside."""
+        """The outcomes of the masking of the first batches, without special tokens."""
         counts = dict.fromkeys(OUTCOMES, 0)
         special = torch.tensor(sorted(self.text.tokenizer.special))
         for rows in islice(fixed_batches(self, batch_tokens), batches):
@@ -232,12 +234,12 @@ class SentencePairs(Segments):
         limits = self.text.sentences
         alone = documents - len(np.unique(self._owners))
         beyond = int(np.maximum(0, limits[self._lasts] - limits[self._firsts] - self._room).sum())
-        if alone > NOTED * documents:
+        if alone > NOTED_SHARE * documents:
             what = (
                 f"{alone:,} of {documents:,} training documents have one sentence and are left out"
             )
             yield f"{what}: model.next_sentence=false reads them"
-        if beyond > NOTED * tokens:
+        if beyond > NOTED_SHARE * tokens:
             what = (
                 f"{beyond:,} of {tokens:,} training tokens, in sentences too long for a "
                 "pair, are left out"
@@ -245,7 +247,7 @@ class SentencePairs(Segments):
             yield f"{what}: model.next_sentence=false reads them"
 
     def draw(self, seed: int, epoch: int) -> Shown:
-        draws = Draws(seed, epoch, PAIRS)
+        draws = Draws(seed, epoch, PAIR_DRAWS)
         count = len(self._firsts)
         limits = self.text.sentences
         cuts = self._firsts + 1 + (draws(count) * (self._lasts - self._firsts - 1)).astype(np.int64)
@@ -282,7 +284,7 @@ class SentencePairs(Segments):
         fitting = np.searchsorted(sizes[order], rooms, side="right")
         near = ranks + np.round((2 * draws(count) - 1) * NEAR).astype(np.int64)
         near = np.clip(near, 0, fitting - 1)
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             own = owners[order[near]] == owners
             if not own.any():
                 return order[near]
@@ -319,9 +321,9 @@ def sentence_spans(text: RawTokens, room: int) -> tuple[Integers, Integers, Inte
     return firsts, lasts, owners
 
 
-CONTINUES = "##"
+CONTINUES_WORD = "##"
 """What a piece begins with that continues a word, in the vocabularies of other tools."""
-PART = "\ufffd"  # what stands for a part of a character's bytes
+BROKEN_CHARACTER = "\ufffd"  # what stands for a part of a character's bytes
 # what a piece begins with that has a space before it, in the vocabularies that say so
 SPACES = (MARK, "Ġ", " ")
 
@@ -399,19 +401,23 @@ class Masking:
         # ### is then a heading, not the rest of a word
         if any(token.startswith(SPACES) for token in spelt):
             return False
-        return any(token.startswith(CONTINUES) and len(token) > len(CONTINUES) for token in spelt)
+        return any(
+            token.startswith(CONTINUES_WORD) and len(token) > len(CONTINUES_WORD) for token in spelt
+        )
 
     @cached_property
     def _kinds_V(self) -> NDArray[np.int8]:
-        """Of each token: letters 0, digits 1, other signs 2, what begins a word plus 4."""
+        """The kind of each token: letters 0, digits 1, other signs 2; plus 4 if it begins a word."""
         kinds = list[int]()
         continuing = self._marks_continuing
         spelt = self.tokenizer.tokens(range(self.tokenizer.size))
         written = self.tokenizer.token_bytes()
         for token, added in zip(spelt, written, strict=True):
-            begins = not token.startswith(CONTINUES) if continuing else token.startswith(SPACES)
+            begins = (
+                not token.startswith(CONTINUES_WORD) if continuing else token.startswith(SPACES)
+            )
             sign = added.decode(errors="replace").lstrip()[:1]
-            is_letter = sign.isalpha() or sign == PART
+            is_letter = sign.isalpha() or sign == BROKEN_CHARACTER
             kinds.append((1 if sign.isnumeric() else 0 if is_letter else 2) + 4 * begins)
         return np.array(kinds, dtype=np.int8)
 

@@ -22,7 +22,7 @@ from regard.data.config import OBJECTS
 from regard.data.corpora import Part
 from regard.data.example import Example
 from regard.data.formats import (
-    EXPECTED,
+    EXPECTED_JSON,
     NamedColumns,
     Object,
     Row,
@@ -110,9 +110,12 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
 
     The file gets a note on ids that several questions have.
     """
-    number, numbers, repeated = 0, dict[str, int](), list[tuple[int, str]]()
+    number = 0
+    numbers = dict[str, int]()
+    repeated = list[tuple[int, str]]()
     for paragraph, place in _paragraphs(file):
-        context, fault = "", None
+        context = ""
+        fault = None
         try:
             context = _text(paragraph, "context", place)
         except DataError as error:
@@ -128,7 +131,8 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
             try:
                 if fault is not None:
                     raise fault
-                text, answers = _text(question, "question", ""), "[]"
+                text = _text(question, "question", "")
+                answers = "[]"
                 if answered and question.get("is_impossible") is not True:
                     answers = _placed_answers(
                         value_in(question, "answers", ""), context, clusters, ""
@@ -138,7 +142,7 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
                 where = corpus.place(file, number) + (f" ({id!r})" if "id" in question else "")
                 yield Row(number, ("", ""), replace(error.problems[0], where=where))
     if number == 0:
-        raise DataError("there is no question", where=file.name, hint=EXPECTED)
+        raise DataError("there is no question", where=file.name, hint=EXPECTED_JSON)
     if repeated:
         (number, id), *_ = repeated
         file.notes.append(
@@ -173,7 +177,7 @@ def _paragraphs(file: TextFile) -> Iterator[tuple[Object, str]]:
     for tree in json_values(file):
         if not isinstance(tree, dict):
             raise DataError(
-                "there is no object with the key 'data'", where=file.name, hint=EXPECTED
+                "there is no object with the key 'data'", where=file.name, hint=EXPECTED_JSON
             )
         for article, title in _items(tree, "data", file.name):
             yield from _items(article, "paragraphs", title)
@@ -183,7 +187,9 @@ def _items(tree: Object, key: str, where: str) -> Iterator[tuple[Object, str]]:
     """The objects in a list, and what to call each."""
     items = tree.get(key)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise DataError(f"there is no list of objects under {key!r}", where=where, hint=EXPECTED)
+        raise DataError(
+            f"there is no list of objects under {key!r}", where=where, hint=EXPECTED_JSON
+        )
     for number, item in enumerate(items):
         yield item, f"{where}: {key}[{number}]"
 
@@ -195,7 +201,8 @@ def _text(tree: Object, key: str, where: str) -> str:
 def _placed_answers(answers: Any, context: str, clusters: Clusters, where: str) -> str:
     """The answers as JSON, each with its place in the context; they are whole characters of it."""
     if isinstance(answers, dict) and isinstance(answers.get("text"), list):
-        texts, starts = answers["text"], answers.get("answer_start")
+        texts = answers["text"]
+        starts = answers.get("answer_start")
         starts = [None] * len(texts) if starts is None else starts
         if not isinstance(starts, list) or len(starts) != len(texts):
             what = f"there are {len(texts)} answers, and the starts are {json.dumps(starts)[:40]}"
@@ -222,8 +229,10 @@ def _placed(
     answer: dict[str, Any], context: str, clusters: Clusters, where: str
 ) -> tuple[int, str]:
     """Where an answer begins in the context, and its text."""
-    text, start = _text(answer, "text", where), answer.get("answer_start")
-    first, shown = context.find(text), f"the answer {text[:80]!r}"
+    text = _text(answer, "text", where)
+    start = answer.get("answer_start")
+    first = context.find(text)
+    shown = f"the answer {text[:80]!r}"
     if start is not None and type(start) is not int:
         raise DataError(
             f"the start of the answer is {json.dumps(start)[:40]}",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import DataError
-from regard.text.files import LINE, TextFile
+from regard.text.files import MAX_LINE_BYTES, TextFile
 
 PIPE_BYTES = 1 << 16  # most bytes of a pipe that are read at once
 PlacedLine = tuple[str, str]  # a line, and where it stands
@@ -62,7 +62,7 @@ def lines_as_they_come(
     while block := stream.read() if is_whole else stream.read1(PIPE_BYTES):
         held += block
         end = len(held) if is_whole else held.rfind(b"\n", len(held) - len(block)) + 1
-        if end or len(held) > LINE:  # which is refused
+        if end or len(held) > MAX_LINE_BYTES:  # which is refused
             yield lines(bytes(held[: end or None]))
             del held[:end]
     if held:

@@ -39,12 +39,12 @@ ENTRY = re.compile(r"[a-z]+-[0-9a-f]{32}")
 LEFTOVER = re.compile(rf"{ENTRY.pattern}\.[0-9a-f]{{32}}\.(partial|old)")
 """Names of folders that are being written, replaced or removed; and of those whose process was
 killed meanwhile."""
-END = "."
-GOES_ON = "+"
+DOCUMENT_ENDS = "."
+DOCUMENT_CONTINUES = "+"
 """The column `part` of rows that may be pieces of an example: whether it ends with this row or goes
 on in the next."""
-CHUNK = 4096  # rows that are read at once,
-CHARACTERS = 1 << 22  # and characters, about: documents may be long
+ROWS_PER_CHUNK = 4096  # rows that are read at once,
+CHARACTERS_PER_CHUNK = 1 << 22  # and characters, about: documents may be long
 T = TypeVar("T")
 P = ParamSpec("P")
 _trusting = ContextVar("_trusting", default=True)
@@ -226,7 +226,7 @@ class Entry:
 
 
 def cache_entries() -> list[Entry]:
-    """What is in the cache, the last used first."""
+    """The entries of the cache, the last used first."""
     entries = []
     for folder, manifest in _manifests(cache_folder()):
         with suppress(OSError):  # another process may remove it just now
@@ -295,7 +295,7 @@ def in_chunks(items: Iterable[T], characters: Callable[[T], int]) -> Iterator[li
     for item in items:
         chunk.append(item)
         size += characters(item)
-        if len(chunk) == CHUNK or size >= CHARACTERS:
+        if len(chunk) == ROWS_PER_CHUNK or size >= CHARACTERS_PER_CHUNK:
             yield chunk
             chunk = []
             size = 0
@@ -399,10 +399,11 @@ class TextColumn(Sequence[str]):
 
 
 def parts(owners: Integers) -> TextColumn:
-    """For each row END, or GOES_ON where the next row belongs to the same example."""
+    """For each row DOCUMENT_ENDS, or DOCUMENT_CONTINUES where the next row belongs to the same example."""
     ends = np.diff(owners, append=-1) != 0
     return TextColumn(
-        np.where(ends, ord(END), ord(GOES_ON)).astype(np.uint8), np.arange(len(owners) + 1)
+        np.where(ends, ord(DOCUMENT_ENDS), ord(DOCUMENT_CONTINUES)).astype(np.uint8),
+        np.arange(len(owners) + 1),
     )
 
 

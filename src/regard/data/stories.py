@@ -42,8 +42,8 @@ from regard.text.normalise import fold_white_space, natural, split_sentences
 
 # sentences of a story that are kept for a question: the last ones, as many as the largest memory
 # holds
-KEPT = 1000
-OPENING = 20  # sentences of a story that tell it from others
+MAX_SENTENCES = 1000
+OPENING_SENTENCES = 20  # sentences of a story that tell it from others
 UNKNOWN = "-"  # stands for supporting facts that are not given
 NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")  # a line of bAbI's: its number, and what it says
 QUESTION_MARKS = ("?", "？")
@@ -202,9 +202,10 @@ class Question:
 
     def cells(self, opening: str, task: str) -> tuple[str, ...]:
         """A row, with the last sentences of the story, and the facts that are among them."""
-        gone = max(0, len(self.story) - KEPT)
+        gone = max(0, len(self.story) - MAX_SENTENCES)
         facts = " ".join(str(fact - gone) for fact in self.facts or () if fact >= gone) or UNKNOWN
-        kept, answer = "\n".join(self.story[gone:]), self.answer or ""
+        kept = "\n".join(self.story[gone:])
+        answer = self.answer or ""
         return opening, kept, self.question, answer, facts, str(len(self.story)), task
 
 
@@ -314,7 +315,8 @@ def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
     for line, text in enumerate(file.lines(), 1):
         if not text.strip():
             continue
-        where, numbered = file.where(line), NUMBERED.fullmatch(text)
+        where = file.where(line)
+        numbered = NUMBERED.fullmatch(text)
         number, content = (int(numbered[1]), numbered[2]) if numbered else (0, text)
         if number == 1:
             yield from _unasked_row(story)
@@ -334,7 +336,7 @@ def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
             story.add(fold_white_space(content), number)
             continue
         story.has_question = True
-        story.opening = story.opening or "\n".join(story.sentences[:OPENING])
+        story.opening = story.opening or "\n".join(story.sentences[:OPENING_SENTENCES])
         try:
             DataError.raise_if([story.fault])
             yield Row(
@@ -392,7 +394,7 @@ def _task_of(file: TextFile) -> str:
 def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
     def cells(example: Object, where: str) -> list[tuple[str, ...]]:
         question = object_question(example, where, corpus, answered=True)
-        return [question.cells("\n".join(question.story[:OPENING]), _task_of(file))]
+        return [question.cells("\n".join(question.story[:OPENING_SENTENCES]), _task_of(file))]
 
     return object_rows(file, [corpus.story, corpus.question], cells)
 
@@ -421,7 +423,8 @@ def object_question(
         raise DataError(f"the facts are {json.dumps(facts)[:80]}", where=where, hint=hint)
     if answered:
         _check_one_word(answer, where)
-    places, numbers = tuple(fact - 1 for fact in facts), tuple(range(1, len(story) + 1))
+    places = tuple(fact - 1 for fact in facts)
+    numbers = tuple(range(1, len(story) + 1))
     return Question(
         tuple(story), question, answer or None, places or None, where, numbers, is_object=True
     )

@@ -15,7 +15,7 @@ from fastapi import HTTPException, Request
 from regard.api import Loaded
 from regard.data import shapes
 from regard.data.example import Example
-from regard.data.images import HELD, MAX_PIXELS, pixel_count, too_many_pixels
+from regard.data.images import DATA_URL, MAX_PIXELS, pixel_count, too_many_pixels
 from regard.errors import DecodeError, InputError, RegardError
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.search.config import SearchConfig
@@ -66,8 +66,8 @@ class ServedRun:
     def _check_images(self, body: Body) -> None:
         pixels = 0
         for number, given in enumerate(body.given(), 1):
-            if not (isinstance(given, str) and given.startswith((HELD, shapes.PREFIX))):
-                hint = f'as a text: "{HELD}png;base64,..."'
+            if not (isinstance(given, str) and given.startswith((DATA_URL, shapes.PREFIX))):
+                hint = f'as a text: "{DATA_URL}png;base64,..."'
                 raise InputError("an image is expected", where=f"input {number}", hint=hint)
             pixels += pixel_count(given, Path())
             if pixels > MAX_PIXELS:

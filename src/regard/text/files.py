@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, cast
 from regard.errors import DataError, Problem, import_extra
 from regard.text.access import is_inside, outside
 
-LINE = 1 << 28
+MAX_LINE_BYTES = 1 << 28
 """Most bytes of a line: a small compressed file may unpack to one of any length. SQuAD's JSON is a
 line of 30 MB."""
 COMPRESSIONS = (".gz", ".xz", ".zst")  # supported compressions, by the last suffix
@@ -120,7 +120,9 @@ class TextFile:
                 return io.BufferedReader(cast(io.RawIOBase, gzip.open(self.path)))
             case ".xz":
                 return io.BufferedReader(
-                    _Frames(self.path.open("rb"), lambda: lzma.LZMADecompressor(memlimit=LINE))
+                    _Frames(
+                        self.path.open("rb"), lambda: lzma.LZMADecompressor(memlimit=MAX_LINE_BYTES)
+                    )
                 )
             case ".zst":
                 zstandard = import_extra("zstandard", extra="formats", where=self.name)
@@ -140,11 +142,11 @@ class TextFile:
                     text = io.TextIOWrapper(stream, encoding, self.errors, newline="\n")
                     encoding = "utf-8"
                     read = lambda size: text.readline(size).encode(errors=self.errors)  # noqa: E731
-                for line, data in enumerate(iter(lambda: read(LINE + 1), b""), 1):
-                    if len(data) > LINE:
+                for line, data in enumerate(iter(lambda: read(MAX_LINE_BYTES + 1), b""), 1):
+                    if len(data) > MAX_LINE_BYTES:
                         hint = "it may be a broken file: split the line, or take the file out"
                         raise DataError(
-                            f"the line has more than {LINE:,} bytes",
+                            f"the line has more than {MAX_LINE_BYTES:,} bytes",
                             where=self.where(line),
                             hint=hint,
                         )

@@ -11,7 +11,7 @@ from statistics import mean
 from typing import Any
 
 from regard.data.config import OBJECTS, TABLES
-from regard.data.conll import DOCUMENT, OUTSIDE, fields_of, is_chunk_tag, is_comment, shape_of
+from regard.data.conll import DOCUMENT_MARK, OUTSIDE, fields_of, is_chunk_tag, is_comment, shape_of
 from regard.recipes.proposals.columns import SAMPLED_ROWS, Table, last_name
 from regard.recipes.proposals.profile import DataProfile, TextStatistics
 from regard.text.files import TextFile
@@ -29,7 +29,11 @@ def tagged_words(file: TextFile) -> DataProfile | None:
     shape = shape_of(file.lines())
 
     def is_word(line: str) -> bool:
-        return bool(line.strip()) and not line.startswith(DOCUMENT) and not is_comment(line, shape)
+        return (
+            bool(line.strip())
+            and not line.startswith(DOCUMENT_MARK)
+            and not is_comment(line, shape)
+        )
 
     rows = [fields_of(line) for line in islice(filter(is_word, file.lines()), SAMPLED_ROWS)]
     width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
