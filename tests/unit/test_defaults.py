@@ -296,3 +296,10 @@ def test_check_shows_both_sizes_and_what_is_left_out() -> None:
     assert dropped.endswith(
         "left out, since rnn does not have them: encoder_layers: 1, decoder_layers: 1, norm: pre"
     )
+
+
+def test_both_sizes_include_a_head_for_the_labels_of_the_data() -> None:
+    whole = check("names", quiet=True)
+    switched = check("names", ["model.kind=cnn"], quiet=True)
+    [sizes] = [note for note in switched.data["findings"] if note.startswith("model.kind=cnn")]
+    assert sizes.endswith(f"the recipe's bilstm has {whole.model['parameters']:,}")

@@ -13,6 +13,7 @@ from regard.data.config import TrainingConfig
 from regard.data.epochs import Examples
 from regard.errors import ConfigError
 from regard.models.base import count_parameters
+from regard.recipes.recipe import AnyRecipe, HeadedRecipe
 from regard.recipes.resolved import ResolvedTraining
 from regard.recipes.switching import Switch
 from regard.tasks import TASKS, Task
@@ -40,7 +41,10 @@ def switch_notes(switch: Switch, task: Task) -> Iterator[str]:
     does not have."""
     kind, other, sizes = switch.kind, switch.other.model.kind, []
     with suppress(ConfigError):  # the other model may not fit these vocabularies
-        for one in (task, TASKS[switch.other.task](switch.other, task.tokenizers)):
+        for one in (
+            task,
+            TASKS[switch.other.task](_with_labels(switch.other, task), task.tokenizers),
+        ):
             with torch.device("meta"):  # no memory, and no numbers from the random generator
                 sizes.append(count_parameters(one.network.build()))
         yield f"model.kind={kind}: {sizes[0]:,} parameters; the recipe's {other} has {sizes[1]:,}"
@@ -49,6 +53,15 @@ def switch_notes(switch: Switch, task: Task) -> Iterator[str]:
             f"model.kind={kind}: left out, since {kind} does not have them: "
             f"{', '.join(switch.dropped)}"
         )
+
+
+def _with_labels(recipe: AnyRecipe, task: Task) -> AnyRecipe:
+    """The recipe with the task's labels, which are known from the data: the head has a row of
+    weights for each."""
+    if not isinstance(task.recipe, HeadedRecipe) or not hasattr(task.recipe.head, "labels"):
+        return recipe
+    head = recipe.head.model_copy(update={"labels": task.recipe.head.labels})
+    return recipe.model_copy(update={"head": head})
 
 
 def budget_note(config: ResolvedTraining, train: Examples) -> Iterator[str]:
