@@ -501,6 +501,9 @@ def test_a_changed_digit_and_a_lost_line_of_the_log(run: Run, tmp_path: Path) ->
         "continues\n"
     )
     assert [note in one.err for one in more] == [True, False]
+    log.write_bytes(log.read_bytes().replace(b'"event"', b'"evnt"', 1))
+    last = succeed("train", recipe, "training.steps=26", "--out", run.folder, "--resume")
+    assert f"done: {run.folder}" in last.err
     log.unlink()
     compared = succeed("compare", run.folder, run.folder, "--split", "test").out
     assert "the run has no metrics.jsonl, so nothing is known about its training." in " ".join(

@@ -17,7 +17,7 @@ from regard.config import Tree
 from regard.data.prepare import Prepared
 from regard.data.store import verifying
 from regard.engine.machine import keep_memory
-from regard.errors import RegardError
+from regard.errors import CheckpointError, RegardError
 from regard.models.base import count_parameters
 from regard.recipes.loading import load_recipe, load_tree
 from regard.recipes.recipe import leaves
@@ -195,8 +195,17 @@ def _train(
             f"in process {accelerator.process_index}"
         )  # other processes may not have this error
         raise
-    losses = [line["loss"] for line in run.events() if line["event"] == "validation"]
+    losses = _validation_losses(run)
     if not trainer.progress.stopped and len(losses) > 1 and losses[-1] <= 0.995 * min(losses[:-1]):
         rate = trainer.rate_after(trainer.timetable.steps, 2 * trainer.timetable.steps)
         display.say(longer_training_note(recipe.training, trainer.timetable.steps, rate))
     display.say(f"done: {run.folder}")
+
+
+def _validation_losses(run: Run) -> list[float]:
+    """The losses in the log; none if its beginning is damaged, which does not fail a training that
+    is complete."""
+    try:
+        return [line["loss"] for line in run.events() if line["event"] == "validation"]
+    except CheckpointError:
+        return []
