@@ -58,9 +58,12 @@ def switch_notes(switch: Switch, task: Task) -> Iterator[str]:
 def _with_labels(recipe: AnyRecipe, task: Task) -> AnyRecipe:
     """The recipe with the task's labels, which are known from the data: the head has a row of
     weights for each."""
-    if not isinstance(task.recipe, HeadedRecipe) or not hasattr(task.recipe.head, "labels"):
+    labels = (
+        getattr(task.recipe.head, "labels", None) if isinstance(task.recipe, HeadedRecipe) else None
+    )
+    if labels is None or not isinstance(recipe, HeadedRecipe):
         return recipe
-    head = recipe.head.model_copy(update={"labels": task.recipe.head.labels})
+    head = recipe.head.model_copy(update={"labels": labels})
     return recipe.model_copy(update={"head": head})
 
 
