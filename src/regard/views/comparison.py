@@ -259,32 +259,59 @@ def _quality(comparison: Comparison) -> list[Part]:
 
     A star marks a significant difference; for a group, one that every seed shows.
     """
-    baseline = comparison.baseline
-    unit = comparison.unit
-    main = main_metric([*comparison.metrics])
-    tests = []
-    verdicts = dict[tuple[str, str], str]()
+    note = (
+        f"± is half the 95 % interval by bootstrap over {comparison.unit}. Better or worse than "
+        f"{comparison.baseline}: both paired tests give a p-value below "
+        f"{SIGNIFICANCE_LEVEL:g}.{TASK_NOTES.get(comparison.task, '')}"
+    )
+    return [_group_table(comparison), _test_table(comparison), muted(note)]
+
+
+def _test_table(comparison: Comparison) -> Table:
+    """Every metric of every system, tested against the baseline."""
     tones: dict[str, Tone] = {"better": "good", "worse": "bad"}
+    tests = []
     for row in comparison.tables["significance"]:
         name = row["system"]
         metric = row["metric"]
         against: list[Any] = [None, None, None, Cell("baseline", ours=True)]
-        if name != baseline:
-            verdicts[name, metric] = result = verdict(comparison, row)
-            p_values = (_p_text(row[key]) for key in ("p_bootstrap", "p_randomisation"))
-            difference = score_text(metric, row["difference"], sign="+")
+        if name != comparison.baseline:
+            result = verdict(comparison, row)
             against = [
-                difference,
-                *p_values,
+                score_text(metric, row["difference"], sign="+"),
+                _p_text(row["p_bootstrap"]),
+                _p_text(row["p_randomisation"]),
                 Cell(result, tone=tones.get(result, "muted"), ours=True),
             ]
         score, interval = (score_text(metric, row[key]) for key in ("score", "interval"))
         tests.append([Cell(metric_title(metric), ours=True), name, score, interval, *against])
+    columns = [
+        "metric",
+        "system",
+        "score",
+        "±",
+        "difference",
+        "p (bootstrap)",
+        "p (randomisation)",
+        "",
+    ]
+    return Table(columns, tests, title="Tests")
+
+
+def _group_table(comparison: Comparison) -> Table:
+    """The scores, size and speed of each group, the main metric first."""
+    verdicts = {
+        (row["system"], row["metric"]): verdict(comparison, row)
+        for row in comparison.tables["significance"]
+        if row["system"] != comparison.baseline
+    }
     systems = {row["system"]: row for row in comparison.tables["systems"]}
+    main = main_metric([*comparison.metrics])
     metrics = sorted(comparison.metrics, key=lambda metric: metric != main)
+    unknown = ["unknown"] if comparison.note else []
+    per_second = "sentences_per_second" if comparison.decodes else "per_second"
     rows = []
     starred = False
-    unknown = ["unknown"] if comparison.note else []
     for group in comparison.tables["groups"]:
         names = comparison.groups[group["group"]]
         own = [systems[name] for name in names]
@@ -298,14 +325,25 @@ def _quality(comparison: Comparison) -> list[Part]:
         ]
         share = own[0].get("unknown", 0.0)
         shares = ["< 0.1 %" if 0 < share < 0.001 else f"{100 * share:.1f} %" for _ in unknown]
-        speeds = [
-            row["sentences_per_second" if comparison.decodes else "per_second"] for row in own
-        ]
-        named = Cell(group["group"], ours=len(names) > 1)
+        speeds = [row[per_second] for row in own]
         speed = None if None in speeds else mean(speeds)
+        named = Cell(group["group"], ours=len(names) > 1)
         rows.append([named, *scores, *shares, own[0]["parameters"], speed])
         starred |= any(stars)
-    grouped = len(rows) < len(systems)
+    notes = _group_notes(comparison, starred=starred, grouped=len(rows) < len(systems))
+    columns = [
+        "system",
+        *map(metric_title, metrics),
+        *unknown,
+        "parameters",
+        f"{comparison.unit} / s",
+    ]
+    return Table(columns, rows, notes=notes)
+
+
+def _group_notes(comparison: Comparison, *, starred: bool, grouped: bool) -> list[str]:
+    """Explanations of the signs in the table of groups."""
+    baseline = comparison.baseline
     notes = {
         f"* differs significantly from {baseline}": starred and not grouped,
         f"* differs significantly from {baseline}; in a group, every seed does": starred
@@ -313,24 +351,7 @@ def _quality(comparison: Comparison) -> list[Part]:
         "± is the standard deviation over the seeds": grouped,
         f"note: {comparison.note}": comparison.note,
     }
-    note = (
-        f"± is half the 95 % interval by bootstrap over {unit}. Better or worse than {baseline}: "
-        "both paired tests "
-        f"give a p-value below {SIGNIFICANCE_LEVEL:g}.{TASK_NOTES.get(comparison.task, '')}"
-    )
-    columns = ["system", *map(metric_title, metrics), *unknown, "parameters", f"{unit} / s"]
-    heads = [
-        "metric",
-        "system",
-        "score",
-        "±",
-        "difference",
-        "p (bootstrap)",
-        "p (randomisation)",
-        "",
-    ]
-    summary = Table(columns, rows, notes=[text for text, shown in notes.items() if shown])
-    return [summary, Table(heads, tests, title="Tests"), muted(note)]
+    return [text for text, shown in notes.items() if shown]
 
 
 def _series(comparison: Comparison, table: str, x: str, y: str) -> list[Series]:

@@ -476,82 +476,84 @@ class Explanation(Result):
         return Report(shorten(self.title, 160), sections, opening=self.opening)
 
     def _sections(self, view: View) -> Iterator[Section]:
+        """A section for each kind of view that the model has."""
         if self.picture is not None and self.of_kind("alignment"):
-            options = self.options if view == "alignment" else ViewOptions("alignment")
-            shown = self.picture.shown
-            names = self.picture.names()
-            pixels = (
-                np.asarray(shown) if shown.ndim == 3 else np.full((8, 8, 3), 128, dtype=np.uint8)
-            )
-            grid = -(-self.picture.regions // self.picture.columns), self.picture.columns
-            drawn = self.select(replace(options, words=True)).heat_maps()
-            images = [
-                ImageMap(pixels, grid, heat_map.rows, heat_map.values, names, heat_map.title)
-                for heat_map in drawn
-            ]
-            hint = (
-                "First the input picture, then one picture per word: bright regions have high "
-                "attention."
-            )
-            parts = [*images, muted(hint)]
-            yield _section(
-                "Regions that each word looked at", parts, view == "alignment", len(images)
-            )
+            yield self._regions(self.picture, view)
         if self.attentions:
-            selected = (
-                self.heat_maps() if view in (*MAP_VIEWS, "heads", "masks", "positions") else []
-            )
-            maps = {heat_map.choice: heat_map for heat_map in (*self._all_maps(), *selected)}
-            places = [[*maps].index(heat_map.choice) for heat_map in selected] or [0]
-            part = HeatMaps(
-                [*maps.values()],
-                ("Show", "Layer", "Heads"),
-                places,
-                tokens=[*ATTENTION_NAMES.values()],
-            )
-            yield _section(
-                "Attention",
-                [part],
-                bool(selected) and not (self.picture is not None and view == "alignment"),
-            )
+            yield self._maps(view)
         if self.occlusion is not None:
-            parts = self.occlusion.parts(self.title)
-            p = self.prediction.get("probabilities")
-            if p is not None:
-                likeliest = Table(
-                    ["label", "probability"],
-                    [*islice(p.items(), MAX_SHOWN_LABELS)],
-                    formats=[".3f"],
-                )
-                parts = [parts[0], likeliest, *parts[1:]]
-            yield _section(
-                "How much the answer depends on each word",
-                parts,
-                view == "occlusion",
-                1 + (p is not None),
-            )
+            yield self._occluded(self.occlusion, view)
         if self.mix is not None:
-            how = "" if self.mix["learned"] else "; even, since no task has learned it"
-            title = f"gamma * sum_j s_j h_j with gamma {self.mix['gamma']:.3f}{how}"
-            names = [*self.mix["shares"]]
-            shares = [*self.mix["shares"].values()]
-            bars = Bars(names, {"share": shares}, "share s_j", title, span=1.0)
-            yield _section("Mix of layers", [bars], view == "mix")
+            yield self._shares(self.mix, view)
         if self.steps:
-            rows = []
-            for number, step in enumerate(self.steps, 1):
-                candidates = " · ".join(
-                    f"{token_label(token)}\u00a0{p:.3f}" for token, p in step.candidates
-                )
-                rows.append(
-                    [number, token_label(step.token), step.probability, step.rank, candidates]
-                )
-            columns = ["step", "written", "probability", "rank", "the five likeliest"]
-            title, as_map = (
-                (self.title, [HeatMaps(self.heat_maps())]) if view == "probabilities" else ("", [])
+            yield self._likeliest(view)
+
+    def _regions(self, picture: Picture, view: View) -> Section:
+        """The picture, then one picture per word that shows where the word looked."""
+        options = self.options if view == "alignment" else ViewOptions("alignment")
+        shown = picture.shown
+        pixels = np.asarray(shown) if shown.ndim == 3 else np.full((8, 8, 3), 128, dtype=np.uint8)
+        grid = -(-picture.regions // picture.columns), picture.columns
+        drawn = self.select(replace(options, words=True)).heat_maps()
+        images = [
+            ImageMap(pixels, grid, heat_map.rows, heat_map.values, picture.names(), heat_map.title)
+            for heat_map in drawn
+        ]
+        hint = (
+            "First the input picture, then one picture per word: bright regions have high "
+            "attention."
+        )
+        parts = [*images, muted(hint)]
+        return _section("Regions that each word looked at", parts, view == "alignment", len(images))
+
+    def _maps(self, view: View) -> Section:
+        """All heat maps in one part, with choosers; the selected ones are shown first."""
+        of_maps = view in (*MAP_VIEWS, "heads", "masks", "positions")
+        selected = self.heat_maps() if of_maps else []
+        maps = {heat_map.choice: heat_map for heat_map in (*self._all_maps(), *selected)}
+        places = [[*maps].index(heat_map.choice) for heat_map in selected] or [0]
+        part = HeatMaps(
+            [*maps.values()],
+            ("Show", "Layer", "Heads"),
+            places,
+            tokens=[*ATTENTION_NAMES.values()],
+        )
+        of_regions = self.picture is not None and view == "alignment"
+        return _section("Attention", [part], bool(selected) and not of_regions)
+
+    def _occluded(self, occlusion: Occlusion, view: View) -> Section:
+        """How much the answer depends on each word, after the likeliest answers of a classifier."""
+        parts = occlusion.parts(self.title)
+        probabilities = self.prediction.get("probabilities")
+        if probabilities is not None:
+            likeliest = [*islice(probabilities.items(), MAX_SHOWN_LABELS)]
+            table = Table(["label", "probability"], likeliest, formats=[".3f"])
+            parts = [parts[0], table, *parts[1:]]
+        heading = "How much the answer depends on each word"
+        in_terminal = 1 + (probabilities is not None)
+        return _section(heading, parts, view == "occlusion", in_terminal)
+
+    def _shares(self, mix: Mapping[str, Any], view: View) -> Section:
+        """The shares of the layers in their mix, as bars."""
+        how = "" if mix["learned"] else "; even, since no task has learned it"
+        title = f"gamma * sum_j s_j h_j with gamma {mix['gamma']:.3f}{how}"
+        shares = {"share": [*mix["shares"].values()]}
+        bars = Bars([*mix["shares"]], shares, "share s_j", title, span=1.0)
+        return _section("Mix of layers", [bars], view == "mix")
+
+    def _likeliest(self, view: View) -> Section:
+        """The likeliest tokens at each step: a table, and a map if it is selected."""
+        rows = []
+        for number, step in enumerate(self.steps, 1):
+            candidates = " · ".join(
+                f"{token_label(token)}\u00a0{p:.3f}" for token, p in step.candidates
             )
-            table = Table(columns, rows, title, formats=[".3f"])
-            yield _section("Likeliest tokens", [table, *as_map], view == "probabilities")
+            rows.append([number, token_label(step.token), step.probability, step.rank, candidates])
+        columns = ["step", "written", "probability", "rank", "the five likeliest"]
+        selected = view == "probabilities"
+        table = Table(columns, rows, self.title if selected else "", formats=[".3f"])
+        maps = [HeatMaps(self.heat_maps())] if selected else []
+        return _section("Likeliest tokens", [table, *maps], view == "probabilities")
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, with four digits."""

@@ -69,26 +69,19 @@ def measure_texts(
         raise ConfigError(
             "samples cannot be compared", where="search.sample", hint="--set search.sample=false"
         )
-    sentences = []
-    tokens = []
-    for run, dataset in zip(runs.values(), datasets, strict=True):
-        inputs = run.task.by_input(dataset)
-        texts = dataset.texts
-        tokens.append([len(run.task.source(dataset, rows[0])) for rows in inputs])
-        sentences.append(  # in Unicode's NFC, which models write
-            [
-                (nfc(texts["source"][rows[0]]), [nfc(texts["target"][row]) for row in rows])
-                for rows in inputs
-            ]
-        )
+    tokens = [
+        [len(run.task.source(dataset, rows[0])) for rows in run.task.by_input(dataset)]
+        for run, dataset in zip(runs.values(), datasets, strict=True)
+    ]
+    sentences = [_sentences(run, own) for run, own in zip(runs.values(), datasets, strict=True)]
     check_same(runs, [{"input": own} for own in sentences])
     sources, references = zip(*sentences[0], strict=True)
     others = [read_hypotheses(name, file, references) for name, file in hypotheses.items()]
     first = next(iter(runs.values()))
     task = first.task
     config = first.recipe.evaluation
-    measured = sources if task.lengths_of == "source" else [own[0] for own in references]
-    shown = _shown(measured, tokens)
+    texts = sources if task.lengths_of == "source" else [own[0] for own in references]
+    shown = _shown(texts, tokens)
     systems = [
         decode_run(
             name, run, load(run), dataset, shown, summed(partial(progress, name), len(sources))
@@ -105,54 +98,84 @@ def measure_texts(
     chrf = {
         name: search_errors.sentence_chrf(first, own, references) for name, own in outputs.items()
     }
-    unit, lengths = search_errors.lengths_of(measured)
+    differing = differ_most([*chrf.values()])
+    unit, lengths = search_errors.lengths_of(texts)
     tables: dict[str, TableRows] = {
         "significance": significance.paired_tests_of_texts(
             outputs, references, measures, baseline, moved
         ),
-        "lengths": [
-            {
-                "from": bucket.shortest,
-                "to": bucket.longest,
-                "mean_length": bucket.mean,
-                "sentences": len(bucket.rows),
-                "system": name,
-                **metrics_of(
-                    first,
-                    [own[row] for row in bucket.rows],
-                    [references[row] for row in bucket.rows],
-                ),
-            }
-            for bucket in search_errors.length_buckets(lengths)
-            for name, own in outputs.items()
-        ],
+        "lengths": _by_length(first, outputs, references, lengths),
         "errors": [
             {"system": system.name, **system.tally.row}
             for system in systems
             if system.tally is not None
         ],
+        "examples": _sentence_rows(shown, sources, references, outputs, chrf),
+        "differ_most": _sentence_rows(differing, sources, references, outputs, chrf),
     }
-    for table, rows in (("examples", shown), ("differ_most", differ_most([*chrf.values()]))):
-        tables[table] = [
-            {
-                "sentence": row + 1,
-                "source": sources[row],
-                "reference": " / ".join(references[row]),
-                "system": name,
-                "output": own[row],
-                "sentence_chrf": chrf[name][row],
-            }
-            for row in rows
-            for name, own in outputs.items()
-        ]
-    texts_of = task.text_scores(outputs[baseline], references, config)
+    baseline_scores = task.text_scores(outputs[baseline], references, config)
     signatures = {
         name.removesuffix("_signature"): text
-        for name, text in texts_of.items()
+        for name, text in baseline_scores.items()
         if isinstance(text, str)
     }
     facts = {"signatures": signatures, "length_unit": unit, "lengths_of": task.lengths_of}
     return Measurements("sentences", systems, scores, tables, facts, None)
+
+
+def _sentences(run: Run, dataset: Dataset) -> list[tuple[str, list[str]]]:
+    """Each source with all its references, in Unicode's NFC, which models write."""
+    sources = dataset.texts["source"]
+    targets = dataset.texts["target"]
+    return [
+        (nfc(sources[rows[0]]), [nfc(targets[row]) for row in rows])
+        for rows in run.task.by_input(dataset)
+    ]
+
+
+def _by_length(
+    run: Run,
+    outputs: Mapping[str, Sequence[str]],
+    references: Sequence[Sequence[str]],
+    lengths: Sequence[int],
+) -> TableRows:
+    """The metrics of every system on the sentences of each length."""
+    return [
+        {
+            "from": bucket.shortest,
+            "to": bucket.longest,
+            "mean_length": bucket.mean,
+            "sentences": len(bucket.rows),
+            "system": name,
+            **metrics_of(
+                run, [own[row] for row in bucket.rows], [references[row] for row in bucket.rows]
+            ),
+        }
+        for bucket in search_errors.length_buckets(lengths)
+        for name, own in outputs.items()
+    ]
+
+
+def _sentence_rows(
+    rows: Sequence[int],
+    sources: Sequence[str],
+    references: Sequence[Sequence[str]],
+    outputs: Mapping[str, Sequence[str]],
+    chrf: Mapping[str, Sequence[float]],
+) -> TableRows:
+    """What every system writes for some sentences."""
+    return [
+        {
+            "sentence": row + 1,
+            "source": sources[row],
+            "reference": " / ".join(references[row]),
+            "system": name,
+            "output": own[row],
+            "sentence_chrf": chrf[name][row],
+        }
+        for row in rows
+        for name, own in outputs.items()
+    ]
 
 
 def named_files(options: Sequence[str]) -> dict[str, str]:

@@ -22,7 +22,13 @@ from regard.layers import scores
 from regard.layers.attention import Change, recording, split_heads
 from regard.models.headed import LayerMix
 from regard.models.memory_network import MemoryNetwork
-from regard.views.attention import ATTENTION_NAMES, Attention, PredictedToken, module_calls
+from regard.views.attention import (
+    ATTENTION_NAMES,
+    Attention,
+    ModuleCall,
+    PredictedToken,
+    module_calls,
+)
 from regard.views.labels import token_label
 from regard.views.report import Cell, Part, Report, Result, Section, Table, Text
 
@@ -296,13 +302,8 @@ def _scored(
     assert isinstance(module, scores.ScoredAttention)
     with recording(), module_calls(model, [attention.name, *CONTEXT_READERS]) as calls:
         forward()
-
-    def at_step(outputs: Iterable[Tensor]) -> Tensor:
-        """The output at the step, whether one call returned all steps or each step had its own."""
-        return torch.cat([output.reshape(-1, output.shape[-1]) for output in outputs])[step]
-
     own = calls[attention.name]
-    s_D = at_step(call.inputs[0] for call in own)
+    s_D = _at_step((call.inputs[0] for call in own), step)
     memory = own[0].inputs[1]
     letters = next(NOTATIONS[name] for name in NOTATIONS if name in calls)
     query_name, key_name, equation = (
@@ -311,69 +312,96 @@ def _scored(
     scaled = " / sqrt(d)" if isinstance(module, scores.DotAttention) and module.scaled else ""
     query = {f"{letters.state}, the decoder's state": s_D}
     vectors = {key_name + scaled: memory.keys_BSA[0]}
+    functions = [type(module).keys, type(module).scores, type(module).weights, type(module).forward]
     if isinstance(module, scores.SummedAttention):  # its score has a hidden layer
-        query[query_name] = query_A = module.query(s_D[None, None])[0, 0]
-        name, activation = (
-            ("max(...)", torch.relu) if module.rectified else ("tanh(...)", torch.tanh)
-        )
-        vectors[name] = activation(query_A + memory.keys_BSA[0])
+        functions = [type(module).query, *functions]
+        query_A = module.query(s_D[None, None])[0, 0]
+        query[query_name] = query_A
+        if module.rectified:
+            vectors["max(...)"] = torch.relu(query_A + memory.keys_BSA[0])
+        else:
+            vectors["tanh(...)"] = torch.tanh(query_A + memory.keys_BSA[0])
     vectors[letters.encoded] = memory.h_BSD[0]
     scores_K = given_scores(
         _hide(module.scores(s_D[None, None], memory.keys_BSA)[0, 0], attention, step), given
     )
     weights_K = scores_K.softmax(0)
-    factor = ""
-    focuses = [
-        call.inputs[2]
-        for call in own
-        if len(call.inputs) > 2 and isinstance(call.inputs[2], scores.Focus)
-    ]
-    if focuses and focuses[0].factor_BQS is not None:
-        weights_K = weights_K * at_step(
-            focus.factor_BQS for focus in focuses if focus.factor_BQS is not None
-        )
-        factor = " * exp(-(s - p_t)^2 / (2 sigma^2))"
+    factor_S = _focus_factor(own, step)
+    if factor_S is not None:
+        weights_K = weights_K * factor_S
     if given is not None:
-        with (
-            recording(replaced(module, head, step, weights_K)),
-            module_calls(model, CONTEXT_READERS) as calls,
-        ):
+        change = recording(replaced(module, head, step, weights_K))
+        with change, module_calls(model, CONTEXT_READERS) as calls:
             forward()
-    if "W_c" in calls:
-        after = {
-            "h~_t = tanh(W_c [c_t ; h_t])": torch.tanh(
-                at_step(call.output for call in calls["W_c"])
-            )
-        }
-    elif "L_z" in calls:
-        h_D, z_D = (at_step([calls[name][0].inputs[0]]) for name in ("L_h", "L_z"))
-        after = {
-            "z_t = beta_t c_t, what the gate lets through": z_D,
-            "h_t = LSTM([y_{t-1} ; z_t], h_{t-1})": h_D,
-        }
-    else:
-        read_D = at_step([calls["UVC_o"][0].inputs[0]])
-        pairs_D = at_step([calls["UVC_o"][0].output])
-        maxout_D = pairs_D.view(-1, 2).amax(-1)
-        after = {
-            "s_i = f(s_{i-1}, y_{i-1}, c_i)": read_D[: len(s_D)],
-            "t_i = maxout(U_o s_i + V_o y_{i-1} + C_o c_i)": maxout_D,
-        }
-    own_query = [type(module).query] if isinstance(module, scores.SummedAttention) else []
-    functions = [
-        *own_query,
-        type(module).keys,
-        type(module).scores,
-        type(module).weights,
-        type(module).forward,
-    ]
+    after = _after_context(calls, step, len(s_D))
     score = f"{letters.score} = {equation}{scaled}"
     worked = WorkedAttention(
         query, attention.keys.texts, vectors, score, scores_K, weights_K, after
     )
+    focused = "" if factor_S is None else " * exp(-(s - p_t)^2 / (2 sigma^2))"
     return replace(
-        worked, softmax=letters.softmax + factor, context=letters.context, functions=functions
+        worked, softmax=letters.softmax + focused, context=letters.context, functions=functions
     )
+
+
+def _at_step(outputs: Iterable[Tensor], step: int) -> Tensor:
+    """The output at the step, whether one call returned all steps or each step had its own."""
+    return torch.cat([output.reshape(-1, output.shape[-1]) for output in outputs])[step]
+
+
+def _focus_factor(calls: Sequence[ModuleCall], step: int) -> Tensor | None:
+    """The Gaussian around the position that local attention predicts; None for other attentions."""
+    focuses = [
+        call.inputs[2]
+        for call in calls
+        if len(call.inputs) > 2 and isinstance(call.inputs[2], scores.Focus)
+    ]
+    factors = [focus.factor_BQS for focus in focuses if focus.factor_BQS is not None]
+    return _at_step(factors, step) if factors else None
+
+
+def _after_context(
+    calls: Mapping[str, Sequence[ModuleCall]], step: int, width: int
+) -> dict[str, Tensor]:
+    """The states that a recurrent decoder computes from the context: Luong's, Xu's or
+    Bahdanau's."""
+    if "W_c" in calls:
+        projected_D = _at_step((call.output for call in calls["W_c"]), step)
+        return {"h~_t = tanh(W_c [c_t ; h_t])": torch.tanh(projected_D)}
+    if "L_z" in calls:
+        return {
+            "z_t = beta_t c_t, what the gate lets through": _at_step(
+                [calls["L_z"][0].inputs[0]], step
+            ),
+            "h_t = LSTM([y_{t-1} ; z_t], h_{t-1})": _at_step([calls["L_h"][0].inputs[0]], step),
+        }
+    read_D = _at_step([calls["UVC_o"][0].inputs[0]], step)
+    pairs_D = _at_step([calls["UVC_o"][0].output], step)
+    return {
+        "s_i = f(s_{i-1}, y_{i-1}, c_i)": read_D[:width],
+        "t_i = maxout(U_o s_i + V_o y_{i-1} + C_o c_i)": pairs_D.view(-1, 2).amax(-1),
+    }
+
+
+class SublayerAround(NamedTuple):
+    """The sublayer around an attention of a Transformer's block."""
+
+    norm: str
+    """The name of its norm inside the model."""
+    order: str
+    """Whether the norm comes before or after the attention: `pre`, `post` or `none`."""
+    residual: bool
+
+    @classmethod
+    def of(cls, model: nn.Module, attention: str) -> SublayerAround:
+        parent, _, own = attention.rpartition(".")
+        block: Any = model.get_submodule(parent)
+        if hasattr(block, "attention_norm"):  # BERT and GPT
+            order = "pre" if getattr(block, "pre", False) else "post"
+            return cls(f"{parent}.attention_norm", order, residual=True)
+        name = next(sublayer for sublayer in SUBLAYERS_AROUND[own] if hasattr(block, sublayer))
+        sublayer = getattr(block, name)
+        return cls(f"{parent}.{name}.norm", sublayer.order, sublayer.residual)
 
 
 def _dot_product(
@@ -387,19 +415,8 @@ def _dot_product(
     """Work out an attention with queries, keys and values, and the residual connection and norm
     around it."""
     name = attention.name
-    parent, _, own = attention.name.rpartition(".")
-    block: Any = model.get_submodule(parent)
-    if hasattr(block, "attention_norm"):  # BERT and GPT
-        norm_name = "attention_norm"
-        order = "pre" if getattr(block, "pre", False) else "post"
-        residual = True
-    else:
-        around = next(sublayer for sublayer in SUBLAYERS_AROUND[own] if hasattr(block, sublayer))
-        norm_name = f"{around}.norm"
-        order = getattr(block, around).order
-        residual = getattr(block, around).residual
-    norm_name = f"{parent}.{norm_name}"
-    with recording(), module_calls(model, [name, f"{name}.W_Q", norm_name]) as calls:
+    around = SublayerAround.of(model, name)
+    with recording(), module_calls(model, [name, f"{name}.W_Q", around.norm]) as calls:
         forward()
     [call] = calls[name]
     read_BQD, k_BHKE, v_BHKE = call.inputs[:3]
@@ -412,8 +429,8 @@ def _dot_product(
     query = {"x, the state that looks": q_E}
     reads = "x"
     # the attention's output is added to x, and the attention itself reads its norm
-    if order == "pre":
-        x_D = calls[norm_name][0].inputs[0][0, step]
+    if around.order == "pre":
+        x_D = calls[around.norm][0].inputs[0][0, step]
         query = {"x, the state so far": x_D, "LayerNorm(x), what looks": q_E}
         reads = "LayerNorm(x)"
     [x_D, *_] = query.values()
@@ -425,31 +442,15 @@ def _dot_product(
     scores_K = given_scores(_hide(k_KE @ q_E * scale, attention, step), given)
     weights_K = scores_K.softmax(0)
     if given is not None:
-        with (
-            recording(replaced(module, head, step, weights_K)),
-            module_calls(model, [name]) as calls,
-        ):
+        change = recording(replaced(module, head, step, weights_K))
+        with change, module_calls(model, [name]) as calls:
             forward()
         [call] = calls[name]
+    attended = "[c_1 ; c_2 ; ...] W_O, all heads"
+    if not hasattr(module, "W_O"):
+        attended = "the context as it is"
     attended_D = call.output[0, step]
-    total, total_D = (
-        ("x + that", x_D + attended_D) if residual else ("that alone, without x", attended_D)
-    )
-    after = {
-        "[c_1 ; c_2 ; ...] W_O, all heads"
-        if hasattr(module, "W_O")
-        else "the context as it is": attended_D
-    }
-    if order == "post":
-        normed_D = model.get_submodule(norm_name)(total_D)
-        after |= {total: total_D, f"LayerNorm({total}), what the next layer reads": normed_D}
-    else:
-        next_reads = (
-            "whose LayerNorm the next layer reads"
-            if order == "pre"
-            else "what the next layer reads"
-        )
-        after[f"{total}, {next_reads}"] = total_D
+    after = {attended: attended_D} | _after_sublayer(model, around, x_D, attended_D)
     score = "e_j = q . k_j" + (f" / sqrt({width})" if scaled else "")
     vectors = {"k_j": k_KE, "v_j": v_KE}
     functions = (
@@ -461,6 +462,21 @@ def _dot_product(
         query, attention.keys.texts, vectors, score, scores_K, weights_K, after
     )
     return replace(worked, scale=scale, functions=[*functions, dot_products.attend])
+
+
+def _after_sublayer(
+    model: nn.Module, around: SublayerAround, x_D: Tensor, attended_D: Tensor
+) -> dict[str, Tensor]:
+    """The states after the residual connection and the norm."""
+    total = "x + that" if around.residual else "that alone, without x"
+    total_D = x_D + attended_D if around.residual else attended_D
+    if around.order == "post":
+        normed_D = model.get_submodule(around.norm)(total_D)
+        return {total: total_D, f"LayerNorm({total}), what the next layer reads": normed_D}
+    next_reads = "what the next layer reads"
+    if around.order == "pre":
+        next_reads = "whose LayerNorm the next layer reads"
+    return {f"{total}, {next_reads}": total_D}
 
 
 @torch.inference_mode()
