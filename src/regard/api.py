@@ -217,7 +217,7 @@ def train(  # noqa: PLR0913  (one keyword per option, as in the command)
 
 
 def _recipe_of(recipe: RecipeSource) -> str | Path | Tree:
-    """What the commands take for a recipe."""
+    """The recipe as the commands take it; a check that found problems raises them."""
     if not isinstance(recipe, Check):
         return recipe
     ConfigError.raise_if(recipe.problems)
@@ -228,8 +228,8 @@ def _recipe_of(recipe: RecipeSource) -> str | Path | Tree:
 def _run_folder(
     recipe: str | Path | Tree, out: str | Path | None, *, resume: bool, quiet: bool
 ) -> Iterator[Path]:
-    """The folder of the run: `out`, or a new one among the system's temporary files, which is then
-    shown."""
+    """The folder of the run: `out`, or a new one among the system's temporary files, whose name is
+    then shown."""
     if out is not None:
         yield Path(out)
         return
@@ -271,15 +271,15 @@ def predict(  # noqa: PLR0913  (one keyword per option, as in the command)
     progress: Callable[[int, int], None] = lambda done, total: None,
     each: Callable[[Predictions], None] | None = None,
 ) -> Predictions:
-    """What the run's model predicts for each input, in their order.
+    """Predict with the run's model: one prediction per input, in their order.
 
     A text, a tuple of the texts that an input consists of, or a dict with the run's columns is one
-    input; a list, a generator or another iterable has several. In a `file` there is one a line, or
-    a row of a table with the run's columns. `story` is a file with the story that questions are
+    input; a list, a generator or another iterable has several. A `file` has one input per line, or
+    is a table with the run's columns. `story` is a file with the story that questions are
     about. Every output begins with `prefix`, or each with its own of `prefixes`, a list or a file
     of lines. `record` names a file for the whole search (docs/search-record.md), a new one unless
-    `overwrite`; where it is True the result alone has it. Inputs that cannot be read are an
-    InputError before any is decoded; with `skip_bad` a `Skipped` stands for each. `progress` gets
+    `overwrite`; if it is True, only the result has it. Inputs that cannot be read are an
+    InputError before any is decoded; with `skip_bad` each gives a `Skipped` instead. `progress` gets
     how many of all are done, `each` gets every chunk of predictions, which the result then lacks.
     With `accept_recipe`, as in all functions that open a run, its recipe.yaml may have been changed
     since the training.
@@ -384,10 +384,10 @@ def predict_file(  # noqa: PLR0913  (one keyword per option, as in the command)
 
     `out` has JSON Lines if its name ends in .jsonl, or with `as_json`. Until it is complete it is
     called NAME.partial; after a crash, `resume` continues it, without an input twice or missing. It
-    returns 0 if `out` is complete already. `workers` is the number of processes: auto is one a
-    core, or one a GPU; more of them share the GPUs. The engine `ray` computes on a Ray cluster:
-    that at `address`, or one on this machine. An input that cannot be read is an InputError after
-    what stands before it was written, or a `Skipped` with `skip_bad`. `each` gets what was written.
+    returns 0 if `out` is complete already. `workers` is the number of processes: auto is one
+    per core, or one per GPU; more of them share the GPUs. The engine `ray` computes on a Ray cluster:
+    that at `address`, or one on this machine. An input that cannot be read is an InputError once
+    all before it are written, or a `Skipped` with `skip_bad`. `each` gets what was written.
     """
     chosen = Workers(chosen_workers(workers, engine, address), engine, address)
     run = Run.open(run, accept_recipe)
@@ -424,8 +424,8 @@ def features(  # noqa: PLR0913  (one keyword per option, as in the command)
     device: str | None = None,
     accept_recipe: bool = False,
 ) -> Features:
-    """The vectors that a pre-trained model has for the tokens of each input, or with `pooling` for
-    each as a whole.
+    """The vectors that a pre-trained model has for the tokens of each input; with `pooling`, one
+    vector for each input.
 
     With `normalize` each has length 1. Inputs that cannot be read are an InputError; with
     `skip_bad` they have no tokens, or a vector of NaN. `out` names a .npz file for the vectors, a
@@ -499,8 +499,8 @@ def score(
     device: str | None = None,
     accept_recipe: bool = False,
 ) -> dict[str, Any]:
-    """log P(target | source), whole and token by token. A target given as a list is taken as exact
-    tokens.
+    """log P(target | source), in total and token by token. A target given as a list is taken as
+    exact tokens.
 
     For a language model the source is the beginning of a text, and the target its continuation.
     """
@@ -555,11 +555,11 @@ def evaluate(  # noqa: PLR0913  (one keyword per option, as in the command)
 ) -> Metrics:
     """The task's metrics on a split or on files, and which of them it was.
 
-    Where the task has an answer for each example, all are written to the file `predictions`, and
-    the wrong ones to another file beside it. Default: in the run folder, predictions.jsonl or, on
+    If the task has an answer for each example, all are written to the file `predictions`, and the
+    wrong ones to another file beside it. Default: in the run folder, predictions.jsonl or, on
     files or another split than `evaluate` chooses by itself, predictions.NAME.jsonl;
-    predictions.NAME.file.jsonl where a file has a split's name. Files that were named and exist
-    need `overwrite`; where it is False, none is written and the result has the predictions. The
+    predictions.NAME.file.jsonl if a file has a split's name. Files that were named and exist need
+    `overwrite`; with `predictions=False` none is written and the result has the predictions. The
     engine `ray` shares the examples out to a Ray cluster: that at `address`, or one on this
     machine. With `baseline`, the result has the metrics of a linear model of scikit-learn, trained
     on the run's training rows, under that key.
@@ -595,8 +595,8 @@ def evaluate(  # noqa: PLR0913  (one keyword per option, as in the command)
 
 
 class TrainedRun(Run):
-    """A run with the verbs as methods, as `train` returns it. The model is loaded by the first of
-    them, and kept."""
+    """A run with the verbs as methods, as `train` returns it. The first of them loads the model,
+    which is kept."""
 
     def __init__(self, folder: str | Path, *, checked: bool = True) -> None:
         super().__init__(folder, checked=checked)

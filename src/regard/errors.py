@@ -1,4 +1,4 @@
-"""What a user can get wrong, in the user's words.
+"""Errors for what a user can get wrong, in the user's words.
 
     RegardError              a user's mistake: one clear sentence, exit code 2, no traceback
     ├── ConfigError          a recipe or an override
@@ -32,7 +32,7 @@ _QUOTED = re.compile(r"""(?<![\w\\])(['"])((?:\\.|(?!\1)[^\\])*)\1(?!\w)""", re.
 _CONTROL_CHARACTERS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""What could control a terminal or reorder a line, and halves of surrogate pairs."""
+"""Characters that could control a terminal or reorder a line, and halves of surrogate pairs."""
 
 
 def short(text: str, most: int = 0) -> str:

@@ -1,7 +1,7 @@
 """The language of what people read: texts are English in the code, and shown in Korean to those who
 ask for that.
 
-`shown` is called where a text is printed or drawn. messages.ko.yaml has the Korean of every text,
+`shown` is called when a text is printed or drawn. messages.ko.yaml has the Korean of every text,
 by its English with `{}` for a value and `{#}` for a number. In the Korean, `{0}` is the first of
 them as it is, `{0t}` is that in Korean too, where it is a text of ours, and `{0을}` or `{0t을}` has
 the particle that fits its last letter.
@@ -19,14 +19,14 @@ from importlib.resources import files
 
 SLOT_PATTERNS = {"{}": "(.*?)", "{#}": r"((?:^ *)?[-+−]?[\d.,]*\d(?:e[-+]?\d+)?|-?inf|nan)"}
 PARTICLES = {"은": "는", "이": "가", "을": "를", "과": "와", "으로": "로"}
-"""After a final consonant, and after a vowel."""
+"""The form of each particle after a final consonant, and its form after a vowel."""
 REPORT_SECTIONS = ("reports", "composed reports")
 """Sections of the catalogue with the texts of reports, where a title may also be a sentence of the
 user's."""
 _SLOT = re.compile(r"\{(\d)(t?)([가-힣]*)\}")
 
 request_language: ContextVar[str] = ContextVar("request_language", default="")
-"""What a request over HTTP asks for; it counts before the environment."""
+"""The language that a request over HTTP asks for; it takes precedence over the environment."""
 Catalogue = tuple[dict[str, str], list[tuple[str, str, str]]]
 """The Korean of texts without values, by their English; and for each text with values its longest
 literal part, the whole as a pattern, and the Korean."""

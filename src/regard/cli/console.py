@@ -78,8 +78,8 @@ def complain(problems: Iterable[Problem]) -> None:
 
 
 def problem_shown(problem: Problem) -> Problem:
-    """A problem in the user's language; a single word that says where it is may be a key of a
-    recipe."""
+    """A problem in the user's language. Its place is left alone if it is a single word, which may be
+    a key of a recipe."""
     where = shown(problem.where) if " " in problem.where else problem.where
     return Problem(where, shown(problem.what), shown(problem.hint))
 

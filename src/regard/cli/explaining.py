@@ -186,7 +186,7 @@ def _show_explanation(
 def _text_and_story(
     task: Task, text: str | None, story: Path | None, question: int | None
 ) -> list[Example]:
-    """What to explain: a text; or the lines of a story, and the question given beside it."""
+    """The input to explain: a text; or the lines of a story, and the question given beside it."""
     story_lines, asks = read_story(task, story)
     if text is not None and text not in STANDARD_INPUT:
         if story is not None and question is not None:

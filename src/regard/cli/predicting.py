@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InputOptions:
-    """Where `predict` reads its inputs."""
+    """The inputs of `predict`: texts, a file, a story."""
 
     texts: list[str]
     file: Path | None
@@ -74,7 +74,7 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class VectorOptions:
-    """What `predict --features` writes."""
+    """The vectors that `predict --features` writes."""
 
     out: Path | None
     layer: int | None
@@ -102,7 +102,7 @@ class VectorOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """What `predict` writes beside its outputs, and how they begin."""
+    """How the outputs of `predict` begin and are printed, and the record of their search."""
 
     prefix: str | None
     prefixes: Path | None
@@ -295,7 +295,7 @@ def _predict_inputs(
     vectors: VectorOptions,
     output: OutputOptions,
 ) -> None:
-    """Predict what was typed, or is in a file or on standard input, and print it as it comes."""
+    """Predict for typed inputs, a file or standard input, and print each output as it comes."""
     answers = Answers(output.as_json)
     story_lines: list[Example] = []
     story_asks = True
@@ -404,8 +404,8 @@ def _predict_file(
 
 @contextmanager
 def _counted(answers: Answers, out: Path) -> Iterator[Callable[[PieceOutput], None]]:
-    """Show how many outputs are written to a file; if that ends early, say so, since `--resume`
-    continues then."""
+    """Show how many outputs are written to a file. If that ends early, say that `--resume`
+    continues it."""
     with console.bar("writing", visible=True) as move:
 
         def each(output: PieceOutput) -> None:

@@ -66,7 +66,7 @@ def baseline_metrics(run: Run, examples: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class PredictionFiles:
-    """Where the prediction for each example is written, and the wrong ones beside it."""
+    """The file with the prediction for each example, and the file with the wrong ones beside it."""
 
     predictions: Path
     is_named: bool
@@ -125,7 +125,7 @@ def prediction_files(
 
 
 def _examples_suffix(run: Run, split: str | None, files: Sequence[str]) -> str:
-    """What the name of a file of predictions says of its examples: nothing if they are what
+    """The part of a file's name that says which examples it has; empty for the examples that
     `evaluate` chooses by itself."""
     if files:
         name = Path(files[0]).name.partition(".")[0]

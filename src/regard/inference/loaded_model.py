@@ -18,7 +18,7 @@ from regard.runs.run import Run
 
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
 TORCH_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""What torch computes in. int8 is computed by CTranslate2."""
+"""The types that torch computes in. int8 is computed by CTranslate2."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class LoadedModel:
                 )
 
     def copy(self) -> LoadedModel:
-        """The same model with weights of its own, for another thread."""
+        """A copy with weights of its own, for another thread."""
         return replace(self, model=copy.deepcopy(self.model))
 
 

@@ -90,22 +90,29 @@ def predict_chunks(
     encoded: EncodedInputs[Any] = run.task.answers.encode_inputs(model, inputs, prefixes)
     if not skip_bad:
         encoded.readable()
-    unreadable = encoded.unreadable
     for first in range(0, max(1, len(inputs)), INPUTS_PER_CHUNK):
-        rows = range(first, min(first + INPUTS_PER_CHUNK, len(inputs)))
-        readable = encoded.take([row for row in rows if row not in unreadable])
-        predictions: Sequence[Prediction] = ()
-        if len(readable):
-            predictions = run.task.answers.predict_encoded(
-                model, readable, record=record, progress=progress
-            )
-        progress(len(rows) - len(predictions))
-        following = iter(predictions)
-        chunk = [
-            Skipped(inputs[row].text, unreadable[row]) if row in unreadable else next(following)
-            for row in rows
-        ]
-        notes = run.task.answers.notes(readable, predictions)
-        if run.recipe.model.reads != "image":
-            notes = [*image_notes(readable.inputs), *notes]
-        yield Predictions(chunk, run.recipe.search.nbest, notes)
+        chunk = encoded.take(range(first, min(first + INPUTS_PER_CHUNK, len(inputs))))
+        yield _predict_chunk(run, model, chunk, record=record, progress=progress)
+
+
+def _predict_chunk(
+    run: Run, model: Any, chunk: EncodedInputs[Any], *, record: bool, progress: Done
+) -> Predictions:
+    """The predictions for some inputs, with a `Skipped` for each that cannot be read."""
+    unreadable = chunk.unreadable
+    readable = chunk.take([row for row in range(len(chunk)) if row not in unreadable])
+    predictions: Sequence[Prediction] = ()
+    if len(readable):
+        predictions = run.task.answers.predict_encoded(
+            model, readable, record=record, progress=progress
+        )
+    progress(len(chunk) - len(predictions))
+    following = iter(predictions)
+    answers = [
+        Skipped(item.text, unreadable[row]) if row in unreadable else next(following)
+        for row, item in enumerate(chunk.inputs)
+    ]
+    notes = run.task.answers.notes(readable, predictions)
+    if run.recipe.model.reads != "image":
+        notes = [*image_notes(readable.inputs), *notes]
+    return Predictions(answers, run.recipe.search.nbest, notes)

@@ -33,7 +33,7 @@ Piece = tuple[list[Example], dict[str, int]]
 
 @dataclass(frozen=True)
 class PieceOutput:
-    """What is written for a piece of a file, and what a user should know about it."""
+    """The output for a piece of a file, and what a user should know about it."""
 
     content: bytes
     done: dict[str, int]
@@ -44,7 +44,7 @@ class PieceOutput:
 
 @dataclass(frozen=True)
 class Workers:
-    """Who predicts: so many processes of this machine (None: one a core or GPU), or a cluster."""
+    """Who predicts: so many processes of this machine (None: one per core or GPU), or a cluster."""
 
     count: int | None
     engine: Engine

@@ -19,7 +19,7 @@ CHANGEABLE_AFTER_TRAINING = ("search", "evaluation", "data.encoding")
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What a user asks of one search. An option that is None leaves the run's recipe as it is."""
+    """The options that a user gives for one search. None leaves the recipe of the run as it is."""
 
     beam: int | None = None
     nbest: int | None = None

@@ -47,8 +47,8 @@ class Checker:
         out: Path | None,
         wanted: Callable[[], None],
     ) -> tuple[dict[str, Any], list[str]]:
-        """What `regard check --json` prints, and what it prints for people if there are no
-        problems.
+        """The result that `regard check --json` prints, and the sentences for people if there are
+        no problems.
 
         `given` is a recipe, and `others` are overrides; or both are files of data, for which a
         recipe is proposed and written to `out`. Only files in `within` may be read. `wanted` raises
@@ -114,8 +114,8 @@ class Checker:
                 return answer
 
     def close(self) -> int | None:
-        """End the process and all that it has started: its exit code, 0 if it had ended for want of
-        work."""
+        """End the process and all that it has started. Returns its exit code: 0 if it had ended
+        because it had no work."""
         process = self._process
         self._process = None
         if process is None:
@@ -147,8 +147,8 @@ def _read_lines(process: subprocess.Popen[bytes], answers: queue.Queue[bytes]) -
 
 
 def main() -> None:
-    """Answer one question after the other; end with the process that asks, or without a question
-    for a long time."""
+    """Answer one question after the other. The process ends with the one that asks, or if no
+    question comes for a long time."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is not an answer
     with suppress(OSError):  # Linux: if memory runs out this process goes first, not the server

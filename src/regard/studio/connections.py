@@ -1,5 +1,5 @@
-"""Connections of the server, and its end: how long clients may take, how many there may be, and
-what a signal does.
+"""Connections of the server: how long clients may take, how many there may be, and how the server
+ends after a signal.
 
 uvicorn has no timer for a request that never becomes complete, counts connections only once their
 headers are there, and waits for its threads however long they compute.
@@ -48,8 +48,8 @@ class ConnectionLimits:
 
     @classmethod
     def of_this_process(cls) -> ConnectionLimits:
-        """As many as the file handles allow: what is accepted at once needs handles before any of
-        it is counted."""
+        """The limits that the free file handles of this process allow. Connections in the backlog
+        need handles before they are counted."""
         try:
             import resource
         except ImportError:  # Windows has no such limit

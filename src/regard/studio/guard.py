@@ -1,4 +1,4 @@
-"""What every request goes through: limits, the token, counts and safe headers."""
+"""The middleware of all requests: limits, the token, counts and safe headers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from regard.studio.settings import LOCAL_HOSTS, Settings
 
 SERVER_ENDS = "the server ends: ask again"
 LOCAL_NAME = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
-"""What requests to this machine call it; a page elsewhere could lead its own name here."""
+"""The names that requests may call this machine by. A page elsewhere could make its own name lead
+here."""
 
 
 @dataclass
 class RequestCounts:
-    """What /metrics reports of requests, by route."""
+    """The counts of requests that /metrics reports, by route."""
 
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)
     """How many, by route and status."""

@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 
 from regard.api import Loaded, compare, diagnose, evaluate
 from regard.errors import ConfigError, DataError
+from regard.recipes.search_options import SearchOptions
 from regard.runs.examples import Progress, examples_of
 from regard.studio.checker import Checker
 from regard.studio.jobs import Job, Jobs, events_of, status_response
@@ -42,6 +43,10 @@ class MeasureBody(Body):
     rows: list[dict[str, Any]] | None = Field(None, min_length=1, max_length=10_000)
     beam: int | None = Field(None, ge=1, le=64)
     length_penalty: float | None = Field(None, ge=0, le=10)
+
+    @property
+    def search_options(self) -> SearchOptions:
+        return SearchOptions(self.beam, 1, self.length_penalty)
 
     @contextmanager
     def options(self) -> Iterator[dict[str, Any]]:
@@ -94,7 +99,7 @@ class CheckBody(Body):
 
 
 def _answer_of(result: Result, **others: Any) -> dict[str, Any]:
-    """What the `--json` of the command prints as `result`, and the report for people."""
+    """The `result` is what the command prints with `--json`; the report is for people."""
     return {"result": result.to_json(), "report": result.report(), **others}
 
 
@@ -141,7 +146,7 @@ def _comparison(runs: Sequence[ServedRun], body: CompareBody, progress: Progress
 def _check(
     body: CheckBody, overrides: Sequence[str], checker: Checker, progress: Progress
 ) -> dict[str, Any]:
-    """What `check` finds, in a process of its own."""
+    """The result of `check`, which runs in a process of its own."""
     progress("reading", 0, 0)
     with private_folder() as folder:
         for file in body.files:
@@ -194,14 +199,14 @@ def add_long_verbs(
     @api.post("/runs/{name}/evaluate", status_code=202)
     def evaluate_run(body: MeasureBody, run: ServedRun = Depends(named)) -> Response:
         """A job that computes the task's metrics."""
-        run.refuse_rows(body.rows or (), body.beam, body.length_penalty)
+        run.refuse_rows(body.rows or (), body.search_options)
         return jobs.submit(Job("evaluate", [run.name]), partial(_evaluation, run, body))
 
     @api.post("/runs/{name}/diagnose", status_code=202)
     def diagnose_run(body: DiagnoseBody, run: ServedRun = Depends(named)) -> Response:
         """A job that tells search errors from model errors."""
         for beam in (body.beam, *body.sweep):
-            run.refuse_rows(body.rows or (), beam, body.length_penalty)
+            run.refuse_rows(body.rows or (), SearchOptions(beam, 1, body.length_penalty))
         return jobs.submit(Job("diagnose", [run.name]), partial(_diagnosis, run, body))
 
     @api.post("/compare", status_code=202)
@@ -209,7 +214,7 @@ def add_long_verbs(
         """A job that compares runs of one task."""
         runs = [*map(named, body.runs)]
         for run in runs:
-            run.refuse_rows(body.rows or (), body.beam, body.length_penalty)
+            run.refuse_rows(body.rows or (), body.search_options)
         return jobs.submit(Job("compare", body.runs), partial(_comparison, runs, body))
 
     @api.post("/check", status_code=202)

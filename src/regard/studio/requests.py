@@ -1,4 +1,4 @@
-"""What requests contain: inputs, and the options of a prediction."""
+"""The JSON of requests: inputs, and the options of a prediction."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ class PredictBody(Body):
     """Whether the best output so far is sent, as server-sent events, whenever it changes.
     For one input."""
 
+    @property
     def search_options(self) -> SearchOptions:
         sampling = self.model_dump(
             include={"sample", "temperature", "top_k", "top_p", "seed"}, exclude_none=True

@@ -144,7 +144,7 @@ class Runs:
 
 
 def _changed(path: Path) -> int:
-    """When a file was last changed; 0 if it is not there."""
+    """The time when a file was last changed, in nanoseconds; 0 if it is not there."""
     return path.stat().st_mtime_ns if path.exists() else 0
 
 

@@ -108,7 +108,7 @@ class ServedRun:
             left.cancel()
 
     async def compute_alone(self, function: Callable[[], Any], request: Request) -> Any:
-        """What a function returns, computed in the queue's thread, together with nothing else."""
+        """Call a function in the queue's thread, and return its result."""
         context = copy_context()  # it has the language of the request
 
         def stoppable_function() -> Any:
@@ -125,7 +125,7 @@ class ServedRun:
         self.check(body)
         reader = self.run.task.inputs
         inputs = list(reader.gathered(reader.given(body.inputs)))
-        options = body.search_options()
+        options = body.search_options
         run = self.run.under(with_search(self.run.recipe, options))
         self._refuse_much_to_write(inputs, run.recipe.search)
         length = max((len(given.text) for given in inputs), default=0)
@@ -143,14 +143,12 @@ class ServedRun:
             lengths = [len(row) for row in tokenizer.encode_batch([given.text for given in inputs])]
         self._refuse_lengths(lengths, search, "inputs", MAX_WRITTEN_TOKENS)
 
-    def refuse_rows(
-        self, rows: Sequence[Mapping[str, Any]], beam: int | None, length_penalty: float | None
-    ) -> None:
+    def refuse_rows(self, rows: Sequence[Mapping[str, Any]], options: SearchOptions) -> None:
         """Refuse a search for the rows of a job that may write too much; the characters of a row
         are counted as its tokens."""
         if self.run.task.writes is None or not rows:
             return
-        search = with_search(self.run.recipe, SearchOptions(beam, 1, length_penalty)).search
+        search = with_search(self.run.recipe, options).search
         characters = [
             sum(len(text) for text in row.values() if isinstance(text, str)) for row in rows
         ]

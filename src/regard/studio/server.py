@@ -101,7 +101,7 @@ def app(
 
     @api.get("/health")
     async def health(request: Request) -> dict[str, Any]:
-        """That the server answers; needs no token, but names the runs only with it."""
+        """Says that the server answers; needs no token, but names the runs only with it."""
         knows = settings.token is None or has_token(dict(request.scope["headers"]), settings.token)
         return {"status": "ok", **({"runs": list(runs)} if knows else {})}
 
@@ -177,7 +177,7 @@ def _add_page(api: FastAPI) -> None:
 
 
 def _allowed_values(schema: Mapping[str, Any]) -> str:
-    """What a JSON schema allows besides null, in words."""
+    """The values that a JSON schema allows besides null, in words."""
     if "anyOf" in schema:
         return " or ".join(
             _allowed_values(kind) for kind in schema["anyOf"] if kind.get("type") != "null"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from regard.errors import RegardError
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
-"""What this machine calls itself."""
+"""The names of this machine for itself."""
 MIN_TOKEN_CHARACTERS = 16
 """Fewest characters of a token."""
 
@@ -19,7 +19,7 @@ class Settings:
     host: str = LOCAL_HOSTS[0]
     port: int = 8000
     token: str | None = None
-    """What requests must carry as `Authorization: Bearer TOKEN`; without one only this machine is
+    """Requests must carry it as `Authorization: Bearer TOKEN`; without one only this machine is
     served."""
     window: float = 0.003
     """Seconds that a request waits for others to be computed with it."""

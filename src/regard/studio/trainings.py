@@ -40,9 +40,9 @@ RUN_NAME = r"[^\W_][\w.-]{0,63}"
 SENT_FOLDER = ".sent"
 """The folder under the root with what was sent for each training, and what it printed."""
 PRINTED_FILE = ".log"
-"""What a training printed, beside what was sent: no file that is sent has such a name."""
+"""The file with what a training printed. No file that is sent has such a name."""
 PROCESS_FILE = ".process"
-"""Which process a training is, beside what was sent."""
+"""The file that says which process a training is."""
 CLOCK_ERROR_SECONDS = 2.0
 """Seconds by which the time that a process was started may be reported differently, once the clock was
 set."""
@@ -302,7 +302,7 @@ class Trainings:
         }
 
     def _failure(self, name: str) -> str:
-        """What the command has printed about its failure."""
+        """The problems that the command has printed, in the language of the page."""
         lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
         own = [line.removeprefix("regard: ") for line in lines if line.startswith("regard: ")]
         return "\n".join(map(_problem_shown, own or lines[-1:]))

@@ -50,7 +50,7 @@ class VerbBody(Body):
     """A request that is computed alone."""
 
     def answer(self, served: ServedRun) -> Any:
-        """What can be sent as JSON, or a response."""
+        """The answer: a value that can be sent as JSON, or a response."""
         raise NotImplementedError
 
 
@@ -103,7 +103,7 @@ class StepsBody(ExplainBody):
     """One attention worked out, with its equations and code; `scores` changes them."""
 
     scores: list[float | None] | None = Field(None, max_length=MAX_EXPLAINED_CHARACTERS)
-    """What a reader has made of the scores, null for a key that is hidden; the rest follows from
+    """The scores as a reader has changed them, null for a key that is hidden; the rest follows from
     them."""
 
     def answer(self, served: ServedRun) -> dict[str, Any]:
@@ -118,7 +118,8 @@ class StepsBody(ExplainBody):
 
 
 class SearchBody(VerbBody):
-    """The record of a search and its tree; with `reference`, where that left the beam."""
+    """The record of a search and its tree; with `reference`, the step at which that left the
+    beam."""
 
     input: Input
     beam: int | None = Field(None, ge=1, le=16)
