@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from regard.errors import MAX_MESSAGE_CHARACTERS, short
 from regard.language import default_language, shown
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
@@ -107,35 +104,49 @@ def _errors_shown() -> Iterator[None]:
 
 @contextmanager
 def _typer_in_users_language() -> Iterator[None]:
-    """Translate the titles and remarks that typer prints around our texts.
-
-    They are constants of `typer.rich_utils`. The only other way is a compiled catalogue of gettext
-    in the place where Python looks for one when typer is imported.
-    """
+    """Translate the titles and remarks that typer prints around our texts."""
     if default_language() == "en":
         yield
         return
-    from rich.text import Text
+    with _rich_utils_translated(), _wide_letters_wrapped():
+        yield
+
+
+@contextmanager
+def _rich_utils_translated() -> Iterator[None]:
+    """Replace typer's own texts, which are constants of `typer.rich_utils`.
+
+    typer has no setting for them. The only other way is a compiled catalogue of gettext in the
+    place where Python looks for one when typer is imported.
+    """
     from typer import rich_utils
 
     english = {name: text for name, text in vars(rich_utils).items() if name.endswith(TYPER_TEXTS)}
-    rstrip_end = Text.rstrip_end
     try:
-        Text.rstrip_end = _rstrip_end  # type: ignore[assignment, method-assign]
         for name, text in english.items():
             setattr(rich_utils, name, shown(text))
         yield
     finally:
-        Text.rstrip_end = rstrip_end  # type: ignore[method-assign]
         for name, text in english.items():
             setattr(rich_utils, name, text)
 
 
-def _rstrip_end(text: Text, size: int) -> None:
-    """Remove white space at the end of a line that is too wide.
+@contextmanager
+def _wide_letters_wrapped() -> Iterator[None]:
+    """Let rich remove white space at the end of a line by the width of its letters.
 
     rich's own method (15.0) counts letters instead of cells: on a full line of wide letters it
     keeps the space at the end, and the last word is then cut. rich has no setting for it.
     """
-    if text.cell_len > size:
-        text.rstrip()
+    from rich.text import Text
+
+    def rstrip_end(text: Text, size: int) -> None:
+        if text.cell_len > size:
+            text.rstrip()
+
+    original = Text.rstrip_end
+    try:
+        Text.rstrip_end = rstrip_end  # type: ignore[assignment, method-assign]
+        yield
+    finally:
+        Text.rstrip_end = original  # type: ignore[method-assign]

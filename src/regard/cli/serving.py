@@ -68,7 +68,14 @@ def serve(  # noqa: PLR0913  (one parameter per option)
     from regard.studio.settings import Settings
 
     settings = Settings(
-        host, port, token or None, window / 1000, batch, queue, timeout, grace=grace
+        host=host,
+        port=port,
+        token=token or None,
+        window=window / 1000,
+        batch=batch,
+        queue=queue,
+        timeout=timeout,
+        grace=grace,
     )
     loaded = {
         name: regard.load(
