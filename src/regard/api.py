@@ -32,7 +32,7 @@ from regard.inference.evaluation import (
     prediction_files,
 )
 from regard.inference.inputs import read_inputs, read_prefixes
-from regard.inference.loaded_model import LoadedModel, Precision, load_model
+from regard.inference.loaded_model import AnyModel, LoadedModel, Precision, load_model
 from regard.inference.predictions import Predictions, Skipped, predict_chunks
 from regard.inference.whole_file import (
     PieceOutput,
@@ -645,7 +645,7 @@ class Loaded(TrainedRun):
             raise DecodeError(what, where="precision", hint="load the run with fp32")
         return self.predictor(checkpoint, device)
 
-    def predictor(self, checkpoint: str | None = None, device: str | None = None) -> Any:
+    def predictor(self, checkpoint: str | None = None, device: str | None = None) -> AnyModel:
         """The model, or with int8 that of CTranslate2; another checkpoint or device than at first
         is refused."""
         self.loaded.check(checkpoint, device)

@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -17,6 +17,9 @@ from regard.cli import console
 from regard.cli.options import AcceptRecipeOption, JsonOption, NewRunOption, OverridesArgument
 from regard.errors import Problem, RegardError
 from regard.language import shown_comments
+
+if TYPE_CHECKING:
+    from regard.training.check import Check
 
 FIRST_REPORT_SECONDS = 20.0
 """Seconds that other processes give the first one to report an error: once one ends, a launcher
@@ -72,17 +75,22 @@ def check(
     if as_json:
         console.show_json(result.to_json())
     else:
-        # Standard output has the recipe alone, so that `>` saves it.
-        if result.proposal is not None and out is None:
-            console.say(shown_comments(result.proposal).rstrip("\n"))
-        elif result.proposal is not None and result.ok:
-            console.say(f"written: {out}")
-        console.complain(result.problems)
-        if result.ok:
-            lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
-            console.say("\n".join(lines), sys.stdout if result.proposal is None else sys.stderr)
+        _show_check(result, out)
     if not result.ok:
         raise typer.Exit(2)
+
+
+def _show_check(result: Check, out: Path | None) -> None:
+    """Print a check for people. If a recipe was proposed, standard output has the recipe alone, so
+    that `>` saves it."""
+    if result.proposal is not None and out is None:
+        console.say(shown_comments(result.proposal).rstrip("\n"))
+    elif result.proposal is not None and result.ok:
+        console.say(f"written: {out}")
+    console.complain(result.problems)
+    if result.ok:
+        lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
+        console.say("\n".join(lines), sys.stdout if result.proposal is None else sys.stderr)
 
 
 def train(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
+from torch import nn
 
 from regard.data.parallel import processors
 from regard.engine.machine import keep_memory
@@ -15,7 +16,10 @@ from regard.exchange.ctranslate2 import int8_model
 from regard.models.base import device_of
 from regard.runs.devices import chosen_device
 from regard.runs.run import Run
+from regard.search.external import ExternalModel
 
+AnyModel = nn.Module | ExternalModel
+"""A model of torch, or one that another library runs."""
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
 TORCH_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """The types that torch computes in. int8 is computed by CTranslate2."""
@@ -25,14 +29,14 @@ TORCH_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.floa
 class LoadedModel:
     """The model of a run, with the checkpoint, device and precision that it was loaded with."""
 
-    model: Any
+    model: AnyModel
     checkpoint: str
     device: str
     precision: Precision
 
     @property
     def on_cpu(self) -> bool:
-        return self.precision == "int8" or device_of(self.model).type == "cpu"
+        return isinstance(self.model, ExternalModel) or device_of(self.model).type == "cpu"
 
     def check(self, checkpoint: str | None, device: str | None) -> None:
         """Refuse another checkpoint or device than what the model was loaded with."""
@@ -78,8 +82,9 @@ class PlacedModel:
             torch.set_num_threads(max(1, processors() // workers))
             keep_memory()
         gpus = usable_gpus(self.device, self.loaded.precision)
-        if gpus and self.loaded.on_cpu:
-            self.loaded.model = self.loaded.model.to(f"cuda:{number % gpus}")
+        model = self.loaded.model
+        if gpus and self.loaded.on_cpu and isinstance(model, nn.Module):
+            self.loaded.model = model.to(f"cuda:{number % gpus}")
 
 
 def usable_gpus(device: str, precision: Precision) -> int:

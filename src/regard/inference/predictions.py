@@ -9,6 +9,7 @@ from typing import Any
 
 from regard.data.example import Example
 from regard.errors import Problem
+from regard.inference.loaded_model import AnyModel
 from regard.runs.run import Run
 from regard.tasks.task import Done, EncodedInputs, Note, Prediction, ignore, image_notes
 from regard.views.search_record import SearchRecord
@@ -74,7 +75,7 @@ class Predictions(list[Prediction]):
 
 def predict_chunks(
     run: Run,
-    model: Any,
+    model: AnyModel,
     inputs: Sequence[Example],
     *,
     prefixes: Sequence[str] | None = None,
@@ -96,7 +97,7 @@ def predict_chunks(
 
 
 def _predict_chunk(
-    run: Run, model: Any, chunk: EncodedInputs[Any], *, record: bool, progress: Done
+    run: Run, model: AnyModel, chunk: EncodedInputs[Any], *, record: bool, progress: Done
 ) -> Predictions:
     """The predictions for some inputs, with a `Skipped` for each that cannot be read."""
     unreadable = chunk.unreadable
