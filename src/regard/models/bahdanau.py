@@ -77,7 +77,8 @@ class BahdanauConfig(RecurrentConfig):
 
 
 class Bahdanau(RecurrentGenerator):
-    """
+    """An RNN decoder that attends to the source before each step.
+
     Bahdanau et al. 2015, section 3.1 and A.2.2:
         c_i = sum_j alpha_ij h_j                        the attention's query is s_{i-1}
         s_i = f(s_{i-1}, y_{i-1}, c_i)
@@ -103,11 +104,11 @@ class Bahdanau(RecurrentGenerator):
         )
 
     def encode(self, source: Padded) -> tuple[Carry, Memory]:
-        """The first decoder state, and what the decoder attends to."""
-        h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
-        return self.bridge(tuple(part[-1] for part in last)), self.attention.memory(
-            h_BSD, source.lengths_B
-        )
+        """The first decoder state s_0, and the encoder states h_j to attend to."""
+        x_BSD = self.dropout(self.source_embedding(source.ids_BL))
+        h_BSD, last = self.encoder(x_BSD, source)
+        s_0 = self.bridge(tuple(part[-1] for part in last))
+        return s_0, self.attention.memory(h_BSD, source.lengths_B)
 
     def recur(
         self,
@@ -117,13 +118,22 @@ class Bahdanau(RecurrentGenerator):
         attend: Callable[[Tensor], Tensor],
         cell: FedStep,
     ) -> tuple[Carry, Tensor]:
-        """One step: c_i from s_{i-1}, then s_i. Only this needs a loop over time."""
+        """One step: c_i from s_{i-1}, then s_i = f(s_{i-1}, y_{i-1}, c_i). Only this needs a loop
+        over time.
+
+        `words_RG` is the part of f that depends on y_{i-1}. `attend` is bound to the encoder
+        states, `cell` to the weights of f.
+        """
         c_RD = attend(group_rows(carry[0], sources)).flatten(0, 1)
         return cell(words_RG, c_RD, carry), c_RD
 
     def deep_output(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:
-        """t_i, the maximum of each pair of units; U_o, V_o and C_o are one matrix."""
-        return self.UVC_o(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)
+        """t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i), the maximum of each pair of units.
+
+        U_o, V_o and C_o are one matrix.
+        """
+        units = self.UVC_o(torch.cat([s, y, c], dim=-1))
+        return units.unflatten(-1, (-1, 2)).amax(dim=-1)
 
     def forward(self, batch: Batch) -> Output:
         carry, memory = self.encode(batch.source)
@@ -149,9 +159,7 @@ class Bahdanau(RecurrentGenerator):
         y_RD = self.target_embedding(tokens_R)
         attend = self.attention.attend_to(state.memory)
         cell = fed_step(self.config.cell, self.cell, self.encoder.width)
-        carry, c_RD = self.recur(
-            word_gates(self.cell, y_RD), state.carry, len(state.memory), attend, cell
-        )
-        return self.readout(self.deep_output(carry[0], y_RD, c_RD)), RecurrentState(
-            carry, state.memory
-        )
+        words_RG = word_gates(self.cell, y_RD)
+        carry, c_RD = self.recur(words_RG, state.carry, len(state.memory), attend, cell)
+        logits_RV = self.readout(self.deep_output(carry[0], y_RD, c_RD))
+        return logits_RV, RecurrentState(carry, state.memory)

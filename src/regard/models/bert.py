@@ -146,8 +146,13 @@ class NextSentenceHead(nn.Module):
 
 
 class BERT(Contextual):
-    """Every token attends to the whole text; masked tokens are predicted from the context on both
-    sides."""
+    """The Transformer encoder alone, which predicts masked tokens from the context on both sides.
+
+    Devlin et al. 2019, section 3, figure 2 and section A.1:
+        h_0 = Dropout(LayerNorm(token + segment + position))
+        h_l = Block_l(h_{l-1})                                  for all l in [1, L]
+    `MaskedHead` and `NextSentenceHead` read h_L.
+    """
 
     config: BERTConfig
 

@@ -211,8 +211,9 @@ class Captioner(Generator):
 
 
 class PlainCaptioner(Captioner):
-    """
-    Vinyals et al. 2015, equations 10 to 12, the image is the first input:
+    """An LSTM that reads the image once, as its first input.
+
+    Vinyals et al. 2015, equations 10 to 12:
         x_{-1} = CNN(I)        CNN(I) = max_i max(0, W_I a_i)
         x_t    = W_e S_t
         p_{t+1} = softmax(LSTM(x_t))
@@ -251,7 +252,8 @@ class PlainCaptioner(Captioner):
 
 
 class AttentiveCaptioner(Captioner):
-    """
+    """An LSTM that attends to the regions of the image before each word.
+
     Xu et al. 2015, sections 3.1.2 and 4.2, with soft attention:
         c_0, h_0 = tanh(W_c mean_i a_i), tanh(W_h mean_i a_i)
         alpha_ti = softmax_i(v . tanh(W h_{t-1} + U a_i))

@@ -171,7 +171,8 @@ class BothOutput(Output):
 
 
 class ELMo(Contextual):
-    """
+    """A forward and a backward language model over the same word vectors.
+
     Peters et al. 2018, sections 3.1 and 3.2:
         p(t_1 ... t_N) = prod_k p(t_k | t_1 ... t_{k-1}; x, forward LSTM, s)        x and s, the word vectors and
         p(t_1 ... t_N) = prod_k p(t_k | t_{k+1} ... t_N; x, backward LSTM, s)       the softmax, are shared

@@ -109,7 +109,8 @@ class GPTState:
 
 
 class GPT(LanguageModel):
-    """
+    """The Transformer decoder alone, which predicts each token from those before it.
+
     Radford et al. 2018, section 3.1, equation 2:
         h_0 = U W_e + W_p
         h_l = transformer_block(h_{l-1})                        for all l in [1, n]
@@ -156,7 +157,7 @@ class GPT(LanguageModel):
         return packed.restore(self.norm(x_BLD))
 
     def embed(self, text: Tokens) -> Tensor:
-        """h_0"""
+        """h_0 = U W_e + W_p"""
         return self.dropout(self.positions(self.embedding(text.ids), text))
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:

@@ -114,7 +114,8 @@ class CarriedOutput(Output):
 
 
 class LSTMLanguageModel(LanguageModel):
-    """
+    """An LSTM that predicts each token from those before it.
+
     Dai & Le 2015, section 2; Merity et al. 2017, sections 2 and 4:
         h_t = LSTM(h_{t-1}, x_t)                   in each layer; the state may be carried from batch to batch
         p(x_{t+1} | x_1 ... x_t) = softmax(W h_t + b)

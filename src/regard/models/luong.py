@@ -184,7 +184,8 @@ class LuongState(RecurrentState[Memory]):
 
 
 class Luong(RecurrentGenerator):
-    """
+    """An RNN decoder that attends to the source after each step.
+
     Luong et al. 2015, section 3, equations 5 and 6; input feeding is section 3.3:
         h_t  = f(h_{t-1}, y_{t-1} [, h~_{t-1}])
         c_t  = sum_s a_t(s) h_s                           the attention's query is h_t
@@ -218,8 +219,10 @@ class Luong(RecurrentGenerator):
         return LuongState(carry, self.attention.memory(h_BSD, source.lengths_B), fed_RD)
 
     def attentional(self, h_RTD: Tensor, memory: Memory, first: int) -> Tensor:
-        """h~_t of the steps from `first` on. All rows of a source are queries to the same
-        memory."""
+        """h~_t = tanh(W_c [c_t ; h_t]) of the steps from `first` on (equation 5).
+
+        All rows of a source are queries to the same memory.
+        """
         sources = len(memory)
         rows, steps = h_RTD.shape[:2]
         h_BQD = h_RTD.reshape(sources, -1, h_RTD.shape[-1])
@@ -255,12 +258,13 @@ class Luong(RecurrentGenerator):
             carries = decoder(first(words_RG, fed_RD, carries[0]), carries)
             fed_RD = self.attentional(carries[-1][0][:, None], state.memory, t)[:, 0]
             attentional.append(fed_RD)
-        return torch.stack(attentional, 1), tuple(
-            torch.stack(part) for part in zip(*carries, strict=True)
-        )
+        carry = tuple(torch.stack(part) for part in zip(*carries, strict=True))
+        return torch.stack(attentional, 1), carry
 
     def forward(self, batch: Batch) -> Output:
-        return Output(self.decode(batch.target.inputs.ids_BL, self.begin(batch.source, 1, 0))[0])
+        state = self.begin(batch.source, rows=1, max_length=0)
+        hidden_BTD, _ = self.decode(batch.target.inputs.ids_BL, state)
+        return Output(hidden_BTD)
 
     def step(self, tokens_R: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
         hidden_R1D, state = self.decode(tokens_R[:, None], state)

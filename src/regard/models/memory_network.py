@@ -65,12 +65,15 @@ class MemoryOutput:
     """The answers to a batch of questions; I is the axis of restarts."""
 
     logits_BIV: Tensor  # one score for each word of the vocabulary
-    # the attention weight of each sentence in each hop; the rest to 1 is on empty memories
+    # the attention weight of each sentence in each hop; if a row sums to less than 1, the rest went
+    # to empty memories
     p_NBIS: Tensor
 
 
 class MemoryNetwork(nn.Module):
-    """Sections 2 and 4.1 of the paper, with hops k = 1 .. K:
+    """Several hops of attention over the sentences of a story, then an answer of one word.
+
+    Sukhbaatar et al. 2015, sections 2 and 4.1, with hops k = 1 .. K:
 
         m_i     = sum_j l_j * A^k x_ij + T_A^k(i)        the sentences as keys
         c_i     = sum_j l_j * C^k x_ij + T_C^k(i)        the sentences as values
@@ -140,9 +143,8 @@ class MemoryNetwork(nn.Module):
             c_BSID = memories[self.table_of("C", hop)]
             scores_BIS = torch.einsum("bid,bsid->bis", u_BID, m_BSID)
             p_BIS = self._weights(scores_BIS, present_B1S, linear=batch.linear)
-            p_BIS = record(self, p_BIS[:, :, None], present_B1S)[
-                :, :, 0
-            ]  # a hop is a query, a restart a head
+            # recorded with a hop as a query and a restart as a head
+            p_BIS = record(self, p_BIS[:, :, None], present_B1S)[:, :, 0]
             o_BID = torch.einsum("bis,bsid->bid", p_BIS, c_BSID)
             u_BID = o_BID + (
                 u_BID if self.H_DID is None else torch.einsum("eid,bid->bie", self.H_DID, u_BID)

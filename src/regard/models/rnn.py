@@ -49,7 +49,8 @@ class RNNConfig(RecurrentConfig):
 
 
 class RNN(RecurrentGenerator):
-    """
+    """An encoder-decoder whose decoder knows the source only by one vector.
+
     Sutskever et al. 2014, section 2; Cho et al. 2014, section 2.2:
         h_t = f(h_{t-1}, x_t)                      the encoder; its last state is the context c
         s_t = f(s_{t-1}, y_{t-1} [, c])            the decoder; s_0 is computed from c
@@ -60,9 +61,9 @@ class RNN(RecurrentGenerator):
 
     def __init__(self, config: RNNConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
-        read_width = config.embedding + (
-            self.encoder.width if config.context == "every_step" else 0
-        )
+        read_width = config.embedding
+        if config.context == "every_step":
+            read_width += self.encoder.width
         self.decoder = recurrent_layers(
             config.cell, read_width, config.hidden, config.layers, config.dropout
         )
@@ -80,14 +81,18 @@ class RNN(RecurrentGenerator):
         return self.bridge(last), last[0][-1]
 
     def decode(self, tokens_BT: Tensor, carry: Carry, c_BD: Tensor) -> tuple[Tensor, Carry]:
+        """tanh(V s_t) of the next steps, and the state after them."""
         x_BTD = self.dropout(self.target_embedding(tokens_BT))
         if self.config.context == "every_step":
             x_BTD = torch.cat([x_BTD, c_BD[:, None].expand(-1, x_BTD.shape[1], -1)], dim=-1)
-        s_BTD, carry_out = self.decoder(x_BTD, as_torch(tuple(part.contiguous() for part in carry)))
-        return self.dropout(torch.tanh(self.V(s_BTD))), as_carry(carry_out)
+        before = as_torch(tuple(part.contiguous() for part in carry))
+        s_BTD, after = self.decoder(x_BTD, before)
+        return self.dropout(torch.tanh(self.V(s_BTD))), as_carry(after)
 
     def forward(self, batch: Batch) -> Output:
-        return Output(self.decode(batch.target.inputs.ids_BL, *self.encode(batch.source))[0])
+        carry, c_BD = self.encode(batch.source)
+        hidden_BTD, _ = self.decode(batch.target.inputs.ids_BL, carry, c_BD)
+        return Output(hidden_BTD)
 
     def begin(self, source: Padded, rows: int, max_length: int) -> RecurrentState[Tensor]:
         carry, c_BD = self.encode(source)

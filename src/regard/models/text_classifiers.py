@@ -63,7 +63,8 @@ LONGEST_WORD = 50  # characters of a word that are read, with two for its ends
 
 
 class BiLSTM(Contextual):
-    """
+    """A bidirectional LSTM over the words of a text.
+
     h_t = [forward LSTM(h_{t-1}, x_t) ; backward LSTM(h_{t+1}, x_t)]        in each layer
 
     With `characters`, x_t = [embedding of word t ; convolution over its characters]      Ma & Hovy 2016,
@@ -142,7 +143,8 @@ NGRAM_WIDTH = 8  # of its vector
 
 
 class CNN(Contextual):
-    """
+    """Filters over a few neighbouring words.
+
     Kim 2014, equations 2 to 4, for a filter w over h words from word i on:
         c_i = relu(w . x_{i:i+h-1} + b)
         c^  = max_i c_i                                 over all i within the text: the head's `pooling: max`

@@ -79,7 +79,7 @@ class TransformerConfig(HeadsConfig):
     """Dropout inside the feed-forward layers."""
     norm: Literal["post", "pre", "none"] = "pre"
     """LayerNorm before each sub-layer, after it (the paper's, which needs a lower learning rate and
-    a longer warm-up), or nowhere (an ablation). BatchNorm is no alternative: its statistics would
+    a longer warm-up), or nowhere (an ablation). BatchNorm is not an alternative: its statistics would
     mix the sentences of a batch and include the padding."""
     positions: PositionKind = "sinusoidal"
     """Position encodings: fixed sine waves, learned vectors, or none (an ablation)."""
@@ -111,10 +111,10 @@ class TransformerConfig(HeadsConfig):
 
 
 class Sublayer(nn.Module):
-    """Residual connection, dropout and norm of a sub-layer: LayerNorm(x + Dropout(Sublayer(x)))
-    (sections 3.1, 5.4).
+    """Residual connection, dropout and norm around a sub-layer.
 
-    Pre-norm, x + Sublayer(LayerNorm(x)), is Xiong et al. 2020, arXiv:2002.04745.
+    post    LayerNorm(x + Dropout(Sublayer(x)))       Vaswani et al. 2017, sections 3.1 and 5.4
+    pre     x + Dropout(Sublayer(LayerNorm(x)))       Xiong et al. 2020, arXiv:2002.04745
     """
 
     def __init__(self, config: TransformerConfig, *, learned_norm: bool = True) -> None:
@@ -148,7 +148,7 @@ def _feed_forward(config: TransformerConfig) -> FeedForward:
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention, then feed-forward."""
+    """Self-attention, then feed-forward (section 3.1)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -158,14 +158,16 @@ class EncoderBlock(nn.Module):
         self.around_feed_forward = Sublayer(config)
 
     def forward(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
-        x_BSD = self.around_attention(
-            x_BSD, lambda read_BSD: self.self_attention.attend_to_self(read_BSD, visible)
-        )
+        def attend(read_BSD: Tensor) -> Tensor:
+            return self.self_attention.attend_to_self(read_BSD, visible)
+
+        x_BSD = self.around_attention(x_BSD, attend)
         return self.around_feed_forward(x_BSD, self.feed_forward)
 
 
 class DecoderBlock(nn.Module):
-    """Self-attention over the target so far, attention over the source, then feed-forward."""
+    """Self-attention over the target so far, attention over the source, then feed-forward (section
+    3.1)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -179,10 +181,12 @@ class DecoderBlock(nn.Module):
     def forward(
         self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility
     ) -> Tensor:
-        x_BTD = self.around_self(
-            x_BTD, lambda read_BTD: self.self_attention.attend_to_self(read_BTD, own)
-        )
-        return self._rest(x_BTD, *self.cross_attention.keys_values(memory_BSD), source)
+        def attend(read_BTD: Tensor) -> Tensor:
+            return self.self_attention.attend_to_self(read_BTD, own)
+
+        x_BTD = self.around_self(x_BTD, attend)
+        k_BHSE, v_BHSE = self.cross_attention.keys_values(memory_BSD)
+        return self.read_source(x_BTD, k_BHSE, v_BHSE, source)
 
     def step(
         self,
@@ -192,24 +196,30 @@ class DecoderBlock(nn.Module):
         own: Visibility,
         source: Visibility,
     ) -> Tensor:
-        """`forward` for one more token per row, with the cached keys and values before it: [R, 1,
-        D] or [B, W, D]."""
+        """`forward` for one more token per row, [R, 1, D] or [B, W, D].
+
+        `add` stores its keys and values and returns those of all tokens so far; `source_2BHSE` are
+        the keys and the values of the source.
+        """
 
         def attend(read_BQD: Tensor) -> Tensor:
-            return self.self_attention(
-                read_BQD, *add(*self.self_attention.keys_values(read_BQD)), own
-            )
+            k_RHKE, v_RHKE = add(*self.self_attention.keys_values(read_BQD))
+            return self.self_attention(read_BQD, k_RHKE, v_RHKE, own)
 
         x_BQD = self.around_self(x_BQD, attend)
-        # The W rows of a source are W queries to the same keys, so that keys are stored once and
-        # not W times.
+        # The W rows of a source are W queries to the same keys, which are stored once per source.
         x_BWD = x_BQD.view(source_2BHSE.shape[1], -1, x_BQD.shape[-1])
-        return self._rest(x_BWD, source_2BHSE[0], source_2BHSE[1], source).view_as(x_BQD)
+        return self.read_source(x_BWD, source_2BHSE[0], source_2BHSE[1], source).view_as(x_BQD)
 
-    def _rest(self, x_BTD: Tensor, k_BHSE: Tensor, v_BHSE: Tensor, source: Visibility) -> Tensor:
-        x_BTD = self.around_cross(
-            x_BTD, lambda read_BTD: self.cross_attention(read_BTD, k_BHSE, v_BHSE, source)
-        )
+    def read_source(
+        self, x_BTD: Tensor, k_BHSE: Tensor, v_BHSE: Tensor, source: Visibility
+    ) -> Tensor:
+        """Attention over the source, then feed-forward."""
+
+        def attend(read_BTD: Tensor) -> Tensor:
+            return self.cross_attention(read_BTD, k_BHSE, v_BHSE, source)
+
+        x_BTD = self.around_cross(x_BTD, attend)
         return self.around_feed_forward(x_BTD, self.feed_forward)
 
 
@@ -244,7 +254,7 @@ class TransformerState:
 
 
 class TransformerDecoder(Generator):
-    """The decoder, whatever encodes the source: embeddings, blocks, and steps with cached keys and
+    """A decoder over any encoded source: embeddings, blocks, and steps with cached keys and
     values."""
 
     positions: Positions
@@ -274,8 +284,7 @@ class TransformerDecoder(Generator):
         max_length: int,
         text: Tokens | None = None,
     ) -> TransformerState:
-        """The first state, given the encoded source; its layout is that of `text`, if there is
-        one."""
+        """The first state, given the encoded source, which is packed or padded as `text` is."""
         keys_values: list[Tensor] = []
         for block in self.decoder_blocks():
             keys_values += block.cross_attention.keys_values(memory_BSD)
@@ -315,12 +324,19 @@ class TransformerDecoder(Generator):
 
 
 class Transformer(TransformerDecoder):
-    """An encoder with self-attention, and a decoder with attention to itself and to the encoder."""
+    """An encoder with self-attention, and a decoder with attention to itself and to the encoder.
+
+    Vaswani et al. 2017, section 3 and figure 1, with N blocks on each side:
+        memory   = EncoderBlock_N(... EncoderBlock_1(embed(source)))
+        hidden   = DecoderBlock_N(... DecoderBlock_1(embed(target), memory), memory)
+        embed(x) = Dropout(sqrt(d_model) E x + PE)
+        P(y_t | y_<t, x) = softmax(W hidden_t + b)
+    """
 
     config: TransformerConfig
     encoder_block: ClassVar[type[nn.Module]] = EncoderBlock
-    # whether it can compute on packed sentences: all its attentions have heads of the same width
     packable = True
+    """Whether all attentions have heads of the same width, so that sentences can be packed."""
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()

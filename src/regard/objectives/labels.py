@@ -66,7 +66,8 @@ class HeadLoss(Objective):
 
 
 class ClassCrossEntropy(HeadLoss):
-    """
+    """The cross-entropy of one class per example.
+
     loss = -sum_x w_{y_x} ((1 - epsilon) log p_{y_x} + epsilon / Y sum_y log p_y)      p = softmax(logits)
 
     with class weights w, all 1 unless the recipe sets them. The plain loss has neither w nor
@@ -94,7 +95,7 @@ class ClassCrossEntropy(HeadLoss):
 
 
 class SquaredError(HeadLoss):
-    """loss = sum_x (score_x - y_x)^2"""
+    """The squared error of one number per example: loss = sum_x (score_x - y_x)^2"""
 
     is_cross_entropy = False
 
@@ -104,7 +105,8 @@ class SquaredError(HeadLoss):
 
 
 class TagCrossEntropy(HeadLoss):
-    """
+    """The cross-entropy of one tag per word.
+
     loss = -sum_w log softmax(logits)_{y_w}        over the words w, each at the token that has its tag
 
     Devlin et al. 2019, arXiv:1810.04805, section 5.3.
@@ -120,7 +122,8 @@ class TagCrossEntropy(HeadLoss):
 
 
 class TagSequenceLoss(TagCrossEntropy):
-    """
+    """The negative log-likelihood of all tags of a sentence together.
+
     loss = -sum_b log p(y_b | X_b)        over the sentences b, with the p of a CRF over the words of each
 
     Lample et al. 2016, arXiv:1603.01360, section 2.2.
@@ -146,7 +149,8 @@ class TagSequenceLoss(TagCrossEntropy):
 
 
 class SpanCrossEntropy(HeadLoss):
-    """
+    """The cross-entropy of the first and the last token of an answer.
+
     P_i = exp(S . T_i) / sum_j exp(S . T_j)            token i begins the answer; the same with E for its end
     loss = -sum_b (log P_start + log P_end) / 2
 

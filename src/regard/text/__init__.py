@@ -1,1 +1,1 @@
-"""What is done to text before it is tokens: files, sentences, offsets, tokenizers, word vectors."""
+"""From files to tokens: reading text, normalisation, sentences, tokenizers, word vectors."""

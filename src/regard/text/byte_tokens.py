@@ -1,4 +1,4 @@
-"""Byte vocabularies: the character that stands for each byte, and back."""
+"""Byte vocabularies: the character that represents each byte, and back."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ CONTINUED = "‿"
 _PLAIN = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
 _OTHERS = iter(range(0x100, 0x200))
 BYTES = [chr(byte if byte in _PLAIN else next(_OTHERS)) for byte in range(256)]
-"""The character that stands for each byte in a byte vocabulary: GPT-2's table, as in the library.
-Printable Latin-1 stands for itself; the other bytes take the characters from U+0100 on, in
-order."""
+"""The character that represents each byte in a byte vocabulary: GPT-2's table, as in the library.
+Printable Latin-1 characters represent themselves; the other bytes take the characters from U+0100
+on, in order."""
 _BYTE_OF = {character: byte for byte, character in enumerate(BYTES)}
 
 
 def bytes_of(token: str) -> bytes:
-    """The bytes that a token of a byte vocabulary stands for."""
+    """The bytes that a token of a byte vocabulary represents."""
     return b"".join(
         bytes([_BYTE_OF[sign]]) if sign in _BYTE_OF else sign.encode() for sign in token
     )

@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 
 XXH3 = "xxh3:"
-"""What a checksum begins with: the name of its hash."""
+"""The prefix of a checksum: the name of its hash."""
 
 
 def checksums(folder: Path) -> dict[str, str]:

@@ -1,7 +1,6 @@
-"""Text that another program has prepared: HTML entities, and words and signs that stand apart as
+"""Text that another program has prepared: HTML entities, and words and signs that are separated as
 Moses' tokeniser writes them. `Cleaning` turns both back into plain text; `entity_in` and `token_in`
-find them.
-"""
+find them."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,3
 JOINED_SIGN = re.compile(r" ?@([-,./:])@ ?")
 """How Moses and others mark a sign between two parts of a word: `state @-@ of`, `1 @,@ 000`."""
 ENDING = re.compile(r"(?<=\w) (['’](?:s|m|d|t|re|ve|ll)|n['’]t)\b(?!['’])", re.IGNORECASE)
-"""An English ending that stands apart: `it 's`, `do n't`, `don 't`."""
+"""An English ending after a space: `it 's`, `do n't`, `don 't`."""
 ELISION = re.compile(
     r"\b((?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|aujourd|dell|all|nell|dall|sull|un|quest|quell)['’]) (?=\w)",
     re.IGNORECASE,
 )
-"""A French or Italian word without its last vowel that stands apart: `l' homme`, `dell' arte`."""
+"""A French or Italian word without its last vowel, before a space: `l' homme`, `dell' arte`."""
 STOP = re.compile(r"(?<=[\w\"'’”»)\]]) [.,](?= |$)")
 BEFORE_CLOSING_SIGN = re.compile(r" +(?=[.,?!:;%)\]}…](?: |$|[.,?!:;%)\]}…\"'’”]))")
 BEFORE_CLOSING_SIGN_IN_FRENCH = re.compile(r" +(?=[.,)\]}…](?: |$|[.,)\]}…\"'’”]))")
@@ -38,8 +37,8 @@ TOKENISED = {
     ELISION: ("' ", "’ "),
     STOP: (" .", " ,"),
 }
-"""What plain text does not have, and a part that each match contains, which is found faster. Other
-spaces before a sign may be French."""
+"""Patterns that plain text does not have, with parts that each match contains, which are found
+faster. Other spaces before a sign may be French."""
 MIN_SHARE_OF_ENTITIES = 0.001
 MIN_SHARE_OF_TOKENS = 0.2
 """Shares of the texts from which a user is told of entities, and of text that is split into
@@ -48,7 +47,7 @@ tokens."""
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What is done to a text before it is used."""
+    """The cleaning of a text before it is used."""
 
     unescape: bool = False
     detokenise: Detokenise = False
@@ -60,12 +59,13 @@ class Cleaning:
 
 
 def _meaning(entity: str) -> str:
-    """What an entity stands for; itself if its name is unknown."""
+    """The characters that an entity represents; the entity itself if its name is unknown."""
     return html.unescape(entity) if entity.startswith("&#") else html5.get(entity[1:], entity)
 
 
 def _character(entity: re.Match[str]) -> str:
-    """What an entity stands for, with a space for a line break or another control character."""
+    """The characters that an entity represents, with a space for a line break or another control
+    character."""
     text = _meaning(entity[0])
     return text if text.isprintable() or text == "\N{NO-BREAK SPACE}" else " "
 
@@ -84,7 +84,7 @@ def detokenised(text: str, *, french: bool = False) -> str:
 
 
 def entity_in(text: str) -> str | None:
-    """The first HTML entity of a text that stands for a character."""
+    """The first HTML entity of a text that represents a character."""
     if "&" not in text:
         return None
     return next(
@@ -127,7 +127,7 @@ class Signs:
             self.token = self.token or token
 
     def notes(self, column: str) -> list[str]:
-        """What a user should know about a column; nothing where few texts have such signs."""
+        """Warnings for the user about a column; none if few of its texts have such signs."""
         notes = []
         if self.entities > MIN_SHARE_OF_ENTITIES * self.texts:
             notes.append(

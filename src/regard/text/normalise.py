@@ -49,7 +49,7 @@ def one_line(text: str) -> str:
     """The text as a terminal or an XML file shows it in one line.
 
     Control characters become U+FFFD. Joiners, direction marks and variation selectors are removed:
-    they change the width of the characters beside them.
+    they change the width of the adjacent characters.
     """
     shown = ""
     for character in nfc(fold_white_space(text)):
@@ -167,7 +167,7 @@ def trimmed(text: str, start: int, end: int) -> Span:
 
 
 def joined_words(words: Sequence[str]) -> tuple[str, list[Span]]:
-    """Words as one text, with blanks between them, and where each of them stands in it. White space
+    """Words as one text, with spaces between them, and the place of each word in it. White space
     alone is no word, except among single characters."""
     visible = [word for word in words if word.strip()]
     by_character = visible and all(len(word) == 1 for word in visible)

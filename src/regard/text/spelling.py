@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 WORD_BEGINS = 257
 WORD_ENDS = 258
 CHARACTER_IDS = 259
-"""Of models that build word vectors from characters (ELMo): 0 pads short words, then come the 256
-bytes of UTF-8, then the begin and the end of a word."""
+"""The number of character ids of models that build word vectors from characters (ELMo): 0 pads
+short words, then come the 256 bytes of UTF-8, then the begin and the end of a word."""
 CharacterIds = tuple[int, ...]  # the characters of a word
 
 
@@ -18,7 +18,7 @@ def letters_of(word: str, longest: int) -> CharacterIds:
 
 
 class UnknownWord(int):
-    """The id of `<unk>` that also holds the word it stands for."""
+    """The id of `<unk>`, which also holds the word that it replaces."""
 
     word: str
     letters: CharacterIds

@@ -32,8 +32,8 @@ def steps_of(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
 
 
 def templates_in(tree: Mapping[str, Any]) -> Templates | None:
-    """What a tokenizer.json puts around one text and around two, as the library does it; None where
-    it puts nothing."""
+    """The tokens that a tokenizer.json puts around one text and around two, as the library does it;
+    None if it puts none."""
     probe: dict[str, Any] = json.loads(
         tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).to_str()
     )

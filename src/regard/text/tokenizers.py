@@ -218,8 +218,8 @@ class Tokenizer:
 
     @property
     def templates(self) -> Templates:
-        """What a BERT reads around one text and around two: as the vocabulary's own template says,
-        else [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
+        """The tokens around one text and around two that a BERT reads: as the vocabulary's own
+        template says, else [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
         return self._own_templates or bert_templates(self.begin, self.end)
 
     def encode(self, text: str) -> list[int]:
@@ -332,7 +332,7 @@ class Tokenizer:
         return spelt if self._byte_level or decoder is None else decoder.decode([spelt]).strip()
 
     def token_bytes(self) -> list[bytes]:
-        """What each token adds to the decoded text, as UTF-8; nothing for special tokens.
+        """The bytes of UTF-8 that each token adds to the decoded text; none for special tokens.
 
         The decoded text of some tokens is their concatenation, without a space at its beginning.
         """
@@ -366,7 +366,7 @@ class Tokenizer:
         return ids
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """What to show for each token: spaces as `▁`, control characters escaped.
+        """A text to show for each token: spaces as `▁`, control characters escaped.
 
         A character that takes several tokens of a byte vocabulary is shown at the first, the others
         are `‿`.
@@ -382,7 +382,7 @@ class Tokenizer:
 
     @cached_property
     def _prepended(self) -> str:
-        """What the normaliser puts before every text: a mark, or nothing."""
+        """The prefix that the normaliser adds to every text: a mark, or nothing."""
         return MARK if self._normalise("a").startswith(MARK) else ""
 
     @cached_property
@@ -395,13 +395,14 @@ class Tokenizer:
 
     @property
     def between(self) -> str:
-        """What separates two texts that are encoded one after the other: nothing if each gets a
+        """The separator of two texts that are encoded one after the other: empty if each gets a
         mark before it."""
         return "" if self._marks_first else " "
 
     @cached_property
     def continued(self) -> Tokenizer:
-        """The same vocabulary for a text that continues another one: no mark is put before it."""
+        """A tokenizer with this vocabulary for texts that continue others: it puts no mark before a
+        text."""
         tree = json.loads(self._json)
         for step in steps_of(tree["normalizer"]):
             if "normalizers" in step:
@@ -436,7 +437,7 @@ class Tokenizers(dict[str, Tokenizer]):
 
     @property
     def files(self) -> dict[str, Tokenizer]:
-        """What `save` writes by name of the file: tokenizer.json, or tokenizer.COLUMN.json for each
+        """The files that `save` writes, by name: tokenizer.json, or tokenizer.COLUMN.json for each
         column."""
         return {
             _file_name(None if self.joint else column): tokenizer

@@ -56,7 +56,7 @@ def read_vectors(
     if file.suffixes[0] == ".bin":
         hint = "export them as text: .vec, or word2vec with -binary 0"
         raise DataError("binary vectors are not read", where=file.name, hint=hint)
-    # word in the file -> the tokens that it may stand for, with ranks
+    # word in the file -> the tokens that it may represent, with ranks
     spellings: dict[str, list[tuple[int, int]]] = {}
     for token in range(tokenizer.size):
         [own] = tokenizer.tokens([token])
@@ -115,8 +115,8 @@ def read_vectors(
 
 
 def vector_text(tokenizer: Tokenizer, vectors: NDArray[np.float32]) -> str:
-    """The vectors of a vocabulary, a row a token, in word2vec's text format: `count width`, then a
-    token a line.
+    """The vectors of a vocabulary, one row per token, in word2vec's text format: `count width`,
+    then one token per line.
 
     A token is written without the mark of a word's beginning (`Paris`), unless another one is spelt
     like that. Special tokens are left out.
@@ -162,7 +162,7 @@ def _vector_lines(file: TextFile, width: int, setting: str) -> Iterator[tuple[st
 
 
 def _vector(fields: list[str]) -> NDArray[np.float32] | None:
-    """The numbers of a line; None where one is no number, or infinite."""
+    """The numbers of a line; None if one of them is not a finite number."""
     try:
         vector = np.array(fields, dtype=np.float32)
     except ValueError:

@@ -39,7 +39,8 @@ MASKING = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """The special tokens of BERT, in the same order, and the mask token."""
 MARK = "▁"
 PUNCTUATION = """.,;:?!…。．，、；：？！"“”"""
-"""What may end a word of a story and is no part of it, in ASCII and in East Asian width."""
+"""Signs that may follow a word of a story without belonging to it, in ASCII and in East Asian
+width."""
 # share of the text whose characters a small vocabulary must have (SentencePiece's default)
 COVERAGE = 0.9995
 
@@ -82,7 +83,7 @@ def train_vocabulary(
             _numbered(special, _ranked(characters)[:room]), [], unk_token=unknown
         )
     elif kind in ("word", "spaces"):
-        # The mark alone, which stands for the second of two spaces, may be missing from the
+        # The mark alone, which represents the second of two spaces, may be missing from the
         # training text.
         reserved = {MARK, MARK + unknown}
         words = [
@@ -179,7 +180,7 @@ def _pipeline(kind: str, lowercase: bool, unknown: str) -> Tokenizer:
 
 
 def _swap_mark_and_space(replace: Any) -> list[Any]:
-    """The same three steps also swap them back."""
+    """Applied again, the three steps swap them back."""
     return [replace(MARK, _ASIDE), replace(" ", MARK), replace(_ASIDE, " ")]
 
 

@@ -21,7 +21,8 @@ NEEDED = re.compile(
 )
 """The files of a run folder that no output may replace."""
 PARTIAL = re.compile(r"\..+\.(\d+)\.partial")
-"""What `atomic_file` calls a file that is not complete, with the number of its process."""
+"""The names that `atomic_file` gives to incomplete files, which contain the number of the
+process."""
 
 
 @contextmanager
