@@ -25,8 +25,10 @@ from regard.data.stories import questions_in
 from regard.errors import DecodeError, refuse
 from regard.layers.attention import recording
 from regard.layers.embeddings import Positions
-from regard.models.base import ModelConfig, device_of
+from regard.models.base import Contextual, Generator, LanguageModel, ModelConfig, device_of
+from regard.models.bert import BERT
 from regard.models.headed import LayerMix
+from regard.models.memory_network import MemoryNetwork
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
 from regard.search.scoring import log_probabilities
@@ -184,7 +186,7 @@ def _mix(model: Any, config: ModelConfig, *, headed: bool) -> dict[str, Any] | N
 
 
 def _read_pair(
-    run: Run, model: Any, given: Example, target: str | None, beam: int | None, padding: int
+    run: Run, model: Generator, given: Example, target: str | None, beam: int | None, padding: int
 ) -> Explanation:
     """Read a source, and the target that was given or the best that the search finds."""
     task = run.task
@@ -330,7 +332,7 @@ def _read_headed(run: Run, model: Any, given: Example) -> tuple[Framed, str, dic
     return Framed(ids, batch.segments_BL[0, : len(ids)].tolist()), output, others
 
 
-def _read_masked(run: Run, model: Any, given: Example) -> tuple[Framed, str]:
+def _read_masked(run: Run, model: BERT, given: Example) -> tuple[Framed, str]:
     """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled, or
     P(next)."""
     row = cast(MaskedLanguageModeling, run.task).framed(model, given)
@@ -346,7 +348,7 @@ def _read_masked(run: Run, model: Any, given: Example) -> tuple[Framed, str]:
 
 
 def _continued(
-    run: Run, model: Any, given: Example, target: str | None, beam: int | None
+    run: Run, model: LanguageModel, given: Example, target: str | None, beam: int | None
 ) -> list[int]:
     """`</s>`, the text, and its continuation."""
     tokenizer = run.tokenizers["text"]
@@ -376,7 +378,7 @@ def _lines(given: Example) -> list[Example]:
 
 
 def _explain_story(
-    run: Run, model: Any, given: Sequence[Example], question: int | None
+    run: Run, model: MemoryNetwork, given: Sequence[Example], question: int | None
 ) -> Explanation:
     """Answer a question about a story, and show where each hop of the model looked."""
     task = run.task
@@ -541,7 +543,7 @@ def positions_of(model: nn.Module) -> Numbers | None:
 
 @torch.inference_mode()
 def steps_of(
-    model: Any,
+    model: Generator | Contextual,
     tokenizer: Tokenizer,
     places: Sequence[int],
     written: Sequence[int],

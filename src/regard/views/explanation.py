@@ -12,11 +12,14 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard.data.batches import AnyBatch, StoryBatch
 from regard.data.images import Picture
 from regard.errors import DecodeError
 from regard.layers.attention import recording
+from regard.models.headed import LayerMix
+from regard.models.memory_network import MemoryNetwork
 from regard.views import worked_attention
 from regard.views.attention import (
     ATTENTION_NAMES,
@@ -96,8 +99,8 @@ class Explanation(Result):
     input: str
     output: str
     model_kind: str
-    model: Any
-    batch: Any
+    model: nn.Module
+    batch: AnyBatch
     forward: Callable[[], Tensor]
     """Runs the model on the batch again: the hidden states [1, T, D] that its readout or head
     reads."""
@@ -238,20 +241,10 @@ class Explanation(Result):
         other `scores`, one for each key or None to hide it, the rest is what the model computes
         from these.
         """
+        self._check_workable()
         options = self.options
-        if options.words:
-            raise DecodeError(
-                "the numbers are those of tokens, not of words",
-                where="--words",
-                hint="leave it out",
-            )
-        if not self.workable:
-            what = f"the model {self.model_kind!r} has no attention to work out"
-            raise DecodeError(
-                what, where="--numbers", hint=f"leave it out; views of it: {', '.join(self.views)}"
-            )
         view = self._view_of(self.workable)
-        queries = self.queries(self._view_of(self.workable))
+        queries = self.queries(view)
         attentions = [] if view in ("hops", "mix") else self.of_kind(cast("AttentionKind", view))
         layers = len(self.story.weights_NS) if self.story else max(1, len(attentions))
         heads = len(attentions[0].weights) if attentions else 1
@@ -269,43 +262,80 @@ class Explanation(Result):
             "step": step,
         }
         token: PredictedToken | None = None
-        change: AbstractContextManager[object] = nullcontext()
+        change: AbstractContextManager[object]
         if attentions:
-            attention = attentions[layer - 1]
-            worked = worked_attention.work_out(
-                self.model, self.forward, attention, layers, head - 1, step - 1, scores
-            )
+            worked, change = self._worked_head(attentions, layer, head, step, scores)
             token = self.steps[step - 1] if self.steps and view != "encoder" else None
-            module = self.model.get_submodule(attention.name)
-            change = recording(
-                worked_attention.replaced(module, head - 1, step - 1, worked.weights_K)
-            )
         elif self.story is None:
-            learned = bool(self.mix and self.mix["learned"])
-            worked = worked_attention.work_out_mix(
-                self.model, self.batch, queries, step - 1, scores, learned
-            )
-            if learned:
-                change = worked_attention.mixed(self.model.mix, worked.weights_K)
+            worked, change = self._worked_mix(queries, step, scores)
         else:
-            named = zip(self.story.numbers, self.story.sentences, strict=True)
-            numbered = [f"{number} {text}" for number, text in named]
-            worked = worked_attention.work_out_hop(self.model, self.batch, numbered, layer, scores)
+            worked, change = self._worked_hop(self.story, layer, scores)
             token = self.steps[0]
-            worked = replace(
-                worked,
-                title=f"{ATTENTION_NAMES['hops']}, hop {layer} of {layers}: {self.story.question}",
-            )
-            change = recording(
-                worked_attention.replaced(
-                    self.model, int(self.model.winner), layer - 1, worked.weights_K
-                )
-            )
         outcome = self.steps
         if scores is not None or not outcome:
             with torch.inference_mode(), nullcontext() if scores is None else change:
                 outcome = self.follow(self.forward())
         return replace(worked, step=token, outcome=outcome, chosen=chosen)
+
+    def _check_workable(self) -> None:
+        if self.options.words:
+            raise DecodeError(
+                "the numbers are those of tokens, not of words",
+                where="--words",
+                hint="leave it out",
+            )
+        if not self.workable:
+            what = f"the model {self.model_kind!r} has no attention to work out"
+            raise DecodeError(
+                what, where="--numbers", hint=f"leave it out; views of it: {', '.join(self.views)}"
+            )
+
+    def _worked_head(
+        self,
+        attentions: Sequence[Attention],
+        layer: int,
+        head: int,
+        step: int,
+        scores: ChangedScores,
+    ) -> tuple[WorkedAttention, AbstractContextManager[object]]:
+        """A head of a layer at a step, all from 1, and the context in which the model uses its
+        weights."""
+        attention = attentions[layer - 1]
+        worked = worked_attention.work_out(
+            self.model, self.forward, attention, len(attentions), head - 1, step - 1, scores
+        )
+        module = self.model.get_submodule(attention.name)
+        change = worked_attention.replaced(module, head - 1, step - 1, worked.weights_K)
+        return worked, recording(change)
+
+    def _worked_mix(
+        self, queries: Sequence[str], step: int, scores: ChangedScores
+    ) -> tuple[WorkedAttention, AbstractContextManager[object]]:
+        """The mix of the layers of a token, and the context in which the model uses its weights."""
+        learned = bool(self.mix and self.mix["learned"])
+        worked = worked_attention.work_out_mix(
+            self.model, self.batch, queries, step - 1, scores, learned
+        )
+        if not learned:
+            return worked, nullcontext()
+        assert isinstance(self.model.mix, LayerMix)
+        return worked, worked_attention.mixed(self.model.mix, worked.weights_K)
+
+    def _worked_hop(
+        self, story: StoryAttention, hop: int, scores: ChangedScores
+    ) -> tuple[WorkedAttention, AbstractContextManager[object]]:
+        """A hop over the sentences, from 1, and the context in which the model uses its weights."""
+        model = self.model
+        batch = self.batch
+        assert isinstance(model, MemoryNetwork)
+        assert isinstance(batch, StoryBatch)
+        named = zip(story.numbers, story.sentences, strict=True)
+        numbered = [f"{number} {text}" for number, text in named]
+        worked = worked_attention.work_out_hop(model, batch, numbered, hop, scores)
+        hops = len(story.weights_NS)
+        title = f"{ATTENTION_NAMES['hops']}, hop {hop} of {hops}: {story.question}"
+        change = worked_attention.replaced(model, int(model.winner), hop - 1, worked.weights_K)
+        return replace(worked, title=title), recording(change)
 
     # Heat maps
 

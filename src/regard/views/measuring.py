@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from regard.data.batches import Batch
 from regard.data.dataset import Dataset
@@ -286,7 +287,7 @@ def measure_units(
     runs: Mapping[str, Run],
     examples: Sequence[Any],
     baseline: str,
-    load: Callable[[Run], Any],
+    load: Callable[[Run], nn.Module],
     progress: Progress,
 ) -> Measurements:
     """Measure every run once, unit by unit (`Task.by_unit`)."""

@@ -284,7 +284,7 @@ def outcomes_of(
     return [outcomes[row] for row in range(len(sources))]
 
 
-def follow_reference(run: Run, model: Any, text: str, reference: str) -> Reference:
+def follow_reference(run: Run, model: Generator, text: str, reference: str) -> Reference:
     """The outcome of a text in the search for an input of a run that writes texts."""
     task = run.task
     target = run.tokenizers["target"]
