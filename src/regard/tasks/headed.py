@@ -233,6 +233,16 @@ class HeadedTask(ExampleTask):
         base = build_base(config, tokenizer.size, by_token=self.by_token, **options)
         return Headed(base, head, self.make_head, self.make_linear())
 
+    @property
+    def rounds(self) -> bool:
+        """Of attention models; recurrent layers and the loss of a language model count the words."""
+        head = self.recipe.head
+        return bool(self.recipe.model.packs) and head.bilstm is None and not head.auxiliary
+
+    @property
+    def longest_row(self) -> int:
+        return self.framing.longest
+
     def make_linear(self) -> LinearModel | None:
         """The linear model beside the head, not fitted yet; None if the recipe has none."""
         return None
@@ -479,14 +489,18 @@ class TextLabelling(HeadedTask):
         return np.array([positions[texts] for texts in sizes], dtype=np.int32)
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
-        read = [self.rows(examples, int(row)) for row in rows]
         targets: Targets = np.zeros(len(rows), dtype=np.int64)
         if "label" in examples.texts:
             labels = [examples.texts["label"][int(row)] for row in rows]
             targets = self.numbers(labels, lambda row: examples.where(int(rows[row])))
-        return labelled_batch(
-            read, torch.from_numpy(targets), self.tokenizers["text"].pad, tuple(rows.tolist())
-        )
+        numbers = tuple(rows.tolist())
+        if self.arrangement_of(examples) in ("single", "pair"):
+            columns = list(examples.columns.values())
+            batch = self.framing.batch(columns, rows, torch.from_numpy(targets), numbers)
+            if batch is not None:
+                return batch
+        read = [self.rows(examples, int(row)) for row in rows]
+        return labelled_batch(read, torch.from_numpy(targets), self.tokenizers["text"].pad, numbers)
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
         if not self.labels:

@@ -297,6 +297,11 @@ class Tagging(HeadedTask):
             what = f"plain tags mark no entities, so that there is no {self.recipe.training.best}"
             raise ConfigError(what, where="training.best", hint="allowed: loss, accuracy")
 
+    @property
+    def rounds(self) -> bool:
+        """A CRF counts the words of each sentence."""
+        return super().rounds and not self.recipe.head.crf
+
     def make_head(self, width: int) -> TokenHead:
         head = self.recipe.head
         return TokenHead(width, len(self.labels), dropout=head.dropout, crf=head.crf)

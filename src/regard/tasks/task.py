@@ -270,6 +270,17 @@ class Task(Encoding):
         """Whether its batches can be packed into rows of fixed size (`AnyBatch.packed`)."""
         return False
 
+    @property
+    def rounds(self) -> bool:
+        """Whether its model computes padding like words, so that the kernels of a step depend on
+        the shapes of a batch alone."""
+        return bool(self.recipe.model.loops)
+
+    @property
+    def longest_row(self) -> int | None:
+        """The most positions that its model reads at once; None if there is no limit."""
+        return None
+
     def check(self, data: Prepared[Any]) -> None:
         """Refuse a recipe whose model cannot be trained on the data."""
 
