@@ -53,7 +53,7 @@ from regard.tasks.task import (
 )
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer, Tokenizers
-from regard.text.vocabularies import MASKING
+from regard.text.vocabularies import MASKING_NAMES
 
 
 class MaskedData(RawData):
@@ -114,7 +114,7 @@ class MaskedLanguageModeling(RawTextTask):
         "tokenizer": {"kind": "wordpiece"},
     }
 
-    special = MASKING
+    special = MASKING_NAMES
 
     # Data
 

@@ -27,7 +27,7 @@ from regard.objectives.language_model import Predicted
 from regard.tasks.task import EncodedInputs, Note, Prediction, Task, unknown_notes
 from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
-from regard.text.vocabularies import SPECIAL
+from regard.text.vocabularies import SPECIAL_NAMES
 
 
 class RawTextTask(Task):
@@ -35,7 +35,9 @@ class RawTextTask(Task):
 
     vocabularies = ("text",)
     reads_raw_text = True
-    special: ClassVar[Sequence[str]] = SPECIAL  # the special tokens of a vocabulary that is trained
+    special: ClassVar[Sequence[str]] = (
+        SPECIAL_NAMES  # the special tokens of a vocabulary that is trained
+    )
 
     # Data
 
