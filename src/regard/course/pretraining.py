@@ -314,7 +314,7 @@ def _paper(run: Run) -> Findings:
             for word, p in zip(mask["words"][:3], mask["probabilities"][:3], strict=True)
         ]
         gaps.append([" ".join(texts), "  ".join(words)])
-    model = run.load_model()
+    model: Any = run.load_model()
     task = cast(Any, run.task)
     row = task.framed(model, f"{first}\t{seconds[0]}")
     ids = torch.tensor(row.ids)

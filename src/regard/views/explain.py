@@ -100,7 +100,7 @@ def explain(
     if task.head is None and config.pretraining == "surrounding":
         what = f"{config.kind} neither attends nor predicts a text"
         raise DecodeError(what, where=str(run.folder), hint="regard vectors shows its vectors")
-    model = run.load_model(checkpoint, device)
+    model: Any = run.load_model(checkpoint, device)  # its class follows from the task
     if task.reads_stories:
         return _explain_story(run, model, given, question)
     if len(given) != 1:
