@@ -19,6 +19,7 @@ from regard.tasks import task as tasks
 from regard.tasks.masked_language_modeling import GAP, with_gaps
 from regard.tasks.task import Note, Task
 from regard.text.spelling import unknown_in
+from regard.text.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Features:
     of NaN."""
 
     inputs: tuple[str, ...]
-    vectors: NDArray[np.float32]  # [tokens, D], or [texts, D] where there is one vector a text
+    vectors: NDArray[np.float32]  # [tokens, D], or [texts, D] with one vector per text
     tokens: tuple[str, ...] = ()
     offsets: tuple[int, ...] = ()
     notes: tuple[Note, ...] = ()  # what a user should know about the inputs
@@ -72,38 +73,16 @@ def text_vectors(
         raise InputError(problems=first_of(skipped) or [Problem("--features", "there is no text")])
     inputs = [inputs[row] for row in read]
     tokenizer = task.tokenizers[task.vocabularies[0]]
-    folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
-    folded = [tokenizer.fold(one.text) if folds else one.text for one in inputs]
-    encoded = [
-        ids or [tokenizer.unk] for ids in tokenizer.encode_batch(folded, model.config.letters)
-    ]
-    if (
-        gaps
-        and task.reads_raw_text
-        and tokenizer.mask is not None
-        and model.config.pretraining == "masked"
-    ):
-        encoded = [
-            with_gaps(tokenizer, text) if GAP in text else ids
-            for text, ids in zip(folded, encoded, strict=True)
-        ]
-    longest = getattr(model, "longest", None) or tasks.LONGEST
-    longest = (
-        longest if task.reads_raw_text else task.recipe.data.max_length
-    )  # what a head has read
-    framing = Framing(
-        tokenizer, model.config.segments, longest, source=model.config.reads == "source"
-    )
+    encoded = _encoded(task, model, inputs, gaps=gaps)
+    framing = _framing(task, model)
     _check_chosen(model, framing, layer, pooling)
     notes = _notes(task, inputs, encoded, framing)
     encoded = [ids[: framing.room] for ids in encoded]
-    states = _states(
-        model, [framing.frame(ids).ids for ids in encoded], tokenizer.pad, layer, pooling
-    )
-    if pooling is None:
-        states = [
-            rows[framing.before(1) :][: len(ids)] for rows, ids in zip(states, encoded, strict=True)
-        ]
+    rows = [framing.frame(ids).ids for ids in encoded]
+    states = _states(model, rows, tokenizer.pad, layer, pooling)
+    if pooling is None:  # without special tokens and padding
+        first = framing.before(1)
+        states = [own[first : first + len(ids)] for own, ids in zip(states, encoded, strict=True)]
     vectors = np.concatenate(states) if pooling is None else np.stack(states)
     if normalize:
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -113,16 +92,47 @@ def text_vectors(
         return Features(texts, of_all, notes=notes, skipped=tuple(skipped))
     sizes = np.zeros(len(texts), dtype=np.int64)
     sizes[read] = [len(ids) for ids in encoded]
-    tokens: list[str] = []
-    for ids in encoded:
-        spelt = tokenizer.tokens(ids)
-        # a word that a model of characters has read all the same
-        for place, token in unknown_in(ids):
-            spelt[place] = token.word
-        tokens += spelt
-    return Features(
-        texts, vectors, tuple(tokens), (0, *np.cumsum(sizes).tolist()), notes, tuple(skipped)
-    )
+    tokens = [token for ids in encoded for token in _spelt(tokenizer, ids)]
+    offsets = (0, *np.cumsum(sizes).tolist())
+    return Features(texts, vectors, tuple(tokens), offsets, notes, tuple(skipped))
+
+
+def _encoded(
+    task: Task, model: Contextual, inputs: Sequence[Example], *, gaps: bool
+) -> list[list[int]]:
+    """The tokens of each text as in training; with `gaps` a masked model reads [MASK] as its
+    token."""
+    tokenizer = task.tokenizers[task.vocabularies[0]]
+    folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
+    texts = [tokenizer.fold(given.text) if folds else given.text for given in inputs]
+    encoded = [
+        ids or [tokenizer.unk] for ids in tokenizer.encode_batch(texts, model.config.letters)
+    ]
+    masked = tokenizer.mask is not None and model.config.pretraining == "masked"
+    if not (gaps and task.reads_raw_text and masked):
+        return encoded
+    return [
+        with_gaps(tokenizer, text) if GAP in text else ids
+        for text, ids in zip(texts, encoded, strict=True)
+    ]
+
+
+def _framing(task: Task, model: Contextual) -> Framing:
+    """The special tokens around a text, and the length to which it is cut."""
+    longest = getattr(model, "longest", None) or tasks.LONGEST
+    if not task.reads_raw_text:
+        longest = task.recipe.data.max_length  # what a head has read
+    tokenizer = task.tokenizers[task.vocabularies[0]]
+    source = model.config.reads == "source"
+    return Framing(tokenizer, model.config.segments, longest, source=source)
+
+
+def _spelt(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """The tokens as texts; an unknown word that a model of characters has read is spelt out."""
+    tokens = tokenizer.tokens(ids)
+    for place, token in unknown_in(ids):
+        tokens[place] = token.word
+    return tokens
 
 
 def _check_chosen(model: Contextual, framing: Framing, layer: int, pooling: Pooling | None) -> None:
