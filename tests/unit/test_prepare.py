@@ -230,6 +230,11 @@ class TestBadLines:
             "dropped 1 of 2 validation pairs: 1 with an empty side (first: validation.en:2)",
         ]
 
+    def test_a_large_limit_is_written_out(self, tmp_path: Path) -> None:
+        train = [*numbered(5), ("a" * 1_048_577, "b")]
+        found = prepared(tmp_path, train=train, max_characters=1_048_576, bad_lines="drop")
+        assert "1 over data.max_characters=1048576 (first" in found.report.sentences()[0]
+
 
 class TestSplit:
     def test_no_source_stands_on_two_sides(self, tmp_path: Path) -> None:

@@ -335,7 +335,7 @@ class Report:
             )
 
     def _reason(self, reason: str, finding: Finding) -> str:
-        limit = f"{self.limits.get(reason, 0):g}"
+        limit = f"{self.limits.get(reason, 0):.10g}"
         words = {
             "empty": "with an empty side" if self.unit == "pairs" else "empty",
             "over_long_line": f"over data.max_characters={limit}",
