@@ -19,7 +19,7 @@ from regard.errors import Problem, RegardError, printable
 from regard.language import shown
 
 if TYPE_CHECKING:
-    from regard.runs.examples import Progress
+    from regard.runs.examples import ReportProgress
     from regard.views.report import Result
 
 
@@ -85,7 +85,7 @@ def problem_shown(problem: Problem) -> Problem:
 
 
 @contextmanager
-def bar(what: str, *, visible: bool) -> Iterator[Progress]:
+def bar(what: str, *, visible: bool) -> Iterator[ReportProgress]:
     """A progress bar on standard error if that is a terminal. It is moved with what is done now, how
     much of it is done, and how much there is."""
     from rich.console import Console

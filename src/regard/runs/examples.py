@@ -15,14 +15,13 @@ from regard.runs.run import Run
 from regard.text.access import is_inside
 
 SPLITS = ("train", "validation", "test")
-Progress = Callable[[str, int, int], None]
+ReportProgress = Callable[[str, int, int], None]
 """Called with what is done now, how much of it is done, and how much there is."""
 
 
 def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
-    """A `Dataset` of the run's task: a split of the run (default: test, else validation), or what
-    is in the files."""
-    data, task = run.recipe.data, run.task
+    """The examples to measure a run on: what is in the files, or a split of the run; by default the
+    test set, else the validation set."""
     if split is not None and split not in SPLITS:
         raise DataError(
             f"unknown split {split!r}", where="--split", hint=did_you_mean(split, SPLITS)
@@ -30,14 +29,8 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
     if files:
         if split is not None:
             raise DataError("give a split or files, not both", where="--file")
-        if "-" in files:
-            hint = "give a file, whose suffix says what it is"
-            raise DataError("standard input is not read here", where="--file", hint=hint)
-        if not all(is_inside(Path(file), run.recipe.readable_folder(run.folder)) for file in files):
-            task = run.under(
-                run.recipe.model_copy(update={"within": None})
-            ).task  # a user's own may name any image
-        return task.read([task.inputs.corpus_of(files)], "test", Path.cwd())
+        return _examples_in(run, files)
+    data = run.recipe.data
     if not data.train:
         raise DataError(
             "the run was imported and has no data of its own", where="--split", hint="give --file"
@@ -52,12 +45,31 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
             hint="--split validation, or --file",
         )
     if split != "train" and not isinstance(chosen, Split):
-        return task.read(chosen, split, run.folder)
-    prepared = task.prepare(run.recipe, run.folder, run.tokenizers)
+        return run.task.read(chosen, split, run.folder)
+    return _prepared_split(run, split, is_share=isinstance(chosen, Split))
+
+
+def _examples_in(run: Run, files: Sequence[str]) -> Any:
+    """The examples in a user's files."""
+    if "-" in files:
+        hint = "give a file, whose suffix says what it is"
+        raise DataError("standard input is not read here", where="--file", hint=hint)
+    task = run.task
+    readable = run.recipe.readable_folder(run.folder)
+    if not all(is_inside(Path(file), readable) for file in files):
+        # a user's own file may name any image
+        task = run.under(run.recipe.model_copy(update={"within": None})).task
+    return task.read([task.inputs.corpus_of(files)], "test", Path.cwd())
+
+
+def _prepared_split(run: Run, split: str, *, is_share: bool) -> Any:
+    """A split as it was prepared for the training; a share of the training data must be the one
+    that was set aside then."""
+    prepared = run.task.prepare(run.recipe, run.folder, run.tokenizers)
     saved = max(run.checkpoints.glob("step-*"), default=None)
     if saved is not None:  # a changed tokenizer changes the fingerprint, too
         run.check_unchanged(saved)
-    before = data_fingerprints(saved) if isinstance(chosen, Split) and saved is not None else {}
+    before = data_fingerprints(saved) if is_share and saved is not None else {}
     now = prepared.fingerprints
     if before.get("image", now.get("image")) != now.get("image"):
         what = "images have changed since the run was trained"

@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse, Response
 
 from regard.errors import RegardError
 from regard.language import shown
-from regard.runs.examples import Progress
+from regard.runs.examples import ReportProgress
 from regard.search.stopping import StoppedError, stoppable
 from regard.studio.answers import error_json, event
 from regard.studio.checker import Checker
@@ -84,7 +84,7 @@ class Job:
         report = self.answer.get("report")
         return {**status, "report": in_language(report).to_json()} if report else status
 
-    def run(self, compute: Callable[[Progress], Mapping[str, Any]]) -> None:
+    def run(self, compute: Callable[[ReportProgress], Mapping[str, Any]]) -> None:
         """Compute the answer. The state changes last, when everything else is there."""
         self.started = time.monotonic()
         state: Literal["done", "failed", "cancelled"] = "failed"
@@ -116,7 +116,7 @@ class Jobs:
         self.checker = Checker()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jobs")
 
-    def submit(self, job: Job, compute: Callable[[Progress], Mapping[str, Any]]) -> Response:
+    def submit(self, job: Job, compute: Callable[[ReportProgress], Mapping[str, Any]]) -> Response:
         """Queue a job, if not too many wait, and forget the oldest finished ones."""
         waiting = [
             other

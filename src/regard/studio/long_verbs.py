@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from regard.api import Loaded, compare, diagnose, evaluate
 from regard.errors import ConfigError, DataError
 from regard.recipes.search_options import SearchOptions
-from regard.runs.examples import Progress, examples_of
+from regard.runs.examples import ReportProgress, examples_of
 from regard.studio.checker import Checker
 from regard.studio.jobs import Job, Jobs, events_of, status_response
 from regard.studio.requests import Body
@@ -103,7 +103,7 @@ def _answer_of(result: Result, **others: Any) -> dict[str, Any]:
     return {"result": result.to_json(), "report": result.report(), **others}
 
 
-def _evaluation(run: ServedRun, body: MeasureBody, progress: Progress) -> dict[str, Any]:
+def _evaluation(run: ServedRun, body: MeasureBody, progress: ReportProgress) -> dict[str, Any]:
     """The metrics, and `predictions`, or how well each example is predicted; nothing is left in the
     run folder."""
     moved = partial(progress, "examples")
@@ -121,7 +121,7 @@ def _evaluation(run: ServedRun, body: MeasureBody, progress: Progress) -> dict[s
     return {"result": others, "report": None, "predictions": predictions}
 
 
-def _diagnosis(run: ServedRun, body: DiagnoseBody, progress: Progress) -> dict[str, Any]:
+def _diagnosis(run: ServedRun, body: DiagnoseBody, progress: ReportProgress) -> dict[str, Any]:
     """The diagnosis, and every sentence that was judged."""
     with body.options() as options:
         progress("scoring", 0, 0)
@@ -137,14 +137,16 @@ def _diagnosis(run: ServedRun, body: DiagnoseBody, progress: Progress) -> dict[s
     )
 
 
-def _comparison(runs: Sequence[ServedRun], body: CompareBody, progress: Progress) -> dict[str, Any]:
+def _comparison(
+    runs: Sequence[ServedRun], body: CompareBody, progress: ReportProgress
+) -> dict[str, Any]:
     with body.options() as options:
         copies = [body.confined(run.run, options) for run in runs]
         return _answer_of(compare(copies, baseline=body.baseline, progress=progress, **options))
 
 
 def _check(
-    body: CheckBody, overrides: Sequence[str], checker: Checker, progress: Progress
+    body: CheckBody, overrides: Sequence[str], checker: Checker, progress: ReportProgress
 ) -> dict[str, Any]:
     """The result of `check`, which runs in a process of its own."""
     progress("reading", 0, 0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from regard.recipes.resuming import with_defaults_of_run
 from regard.recipes.switching import switched_model
 from regard.runs import Run
 from regard.runs.folder import locked
-from regard.runs.metrics_log import damage_of_log
+from regard.runs.metrics_log import LOG_FILE, damage_of_log
 from regard.tasks import TASKS
 from regard.training.accelerator import make_accelerator
 from regard.training.display import Display
@@ -54,6 +54,9 @@ from regard.training.resume import create_run, refuse_other_recipe, run_to_resum
 from regard.training.size import refuse_too_large
 from regard.training.threads import choose_threads, computing_with
 from regard.training.time_limit import TimeLimit
+
+FALLING_LOSS = 0.995
+"""A last validation loss below this share of the lowest one before was still falling."""
 
 
 def train(
@@ -120,10 +123,8 @@ def train(
         if switch:
             display.say(*switch_notes(switch, task))
         if existing is None and given.training.batch_tokens == "auto":
-            before, resolved = (
-                resolved,
-                with_fitting_batches(resolved, data.train, model, accelerator),
-            )
+            before = resolved
+            resolved = with_fitting_batches(resolved, data.train, model, accelerator)
             if resolved != before:
                 display.say(
                     f"batch_tokens: {resolved.training.batch_tokens:,}, the most that fits into "
@@ -147,59 +148,84 @@ def _train(
     display: Display,
     started: float,
 ) -> None:
+    """Train a model into its run folder, from the last checkpoint on if there is one."""
     if accelerator.device.type == "cpu":
         keep_memory()
-    minutes, pace = recipe.training.minutes, Pace(0.0, 0.0)
+    minutes = recipe.training.minutes
+    pace = Pace(0.0, 0.0)
     if minutes is not None and (run.resumable() is None or run.recipe.training.minutes != minutes):
         pace = measure_pace(recipe, data, model, accelerator, 60 * minutes)
     trainer = Trainer(run, recipe, data, model, accelerator, display)
-    resumed, done = trainer.restore(), trainer.progress.step
+    resumed = trainer.restore()
     if minutes is not None:
         limit = TimeLimit(recipe.training, pace, started, trainer.progress)
         trainer.timetable.keep_time(limit, trainer.progress)
-    recipe = trainer.recipe  # with the length of its warm-up
+    _announce(trainer, resumed=resumed)
+    # with the length of the warm-up
+    if accelerator.is_main_process and run.recipe != trainer.recipe:
+        run.store_recipe(trainer.recipe)
+    with _noting_how_it_ended(trainer):
+        trainer.train()
+    _report_end(trainer)
+
+
+def _announce(trainer: Trainer, *, resumed: bool) -> None:
+    """Say what begins, and what the user should know of it."""
+    recipe = trainer.recipe
+    data = trainer.data
+    display = trainer.display
+    accelerator = trainer.accelerator
+    done = trainer.progress.step
+    steps = trainer.timetable.steps
     display.say(
         *warnings_for(recipe, data),
         *data.report.sentences(),
-        *length_notes(recipe.training, trainer.timetable.steps),
+        *length_notes(recipe.training, steps),
+        *budget_note(recipe.training, data.train),
     )
-    display.say(*budget_note(recipe.training, data.train))
     if resumed:
-        rate = trainer.rate_after(done, trainer.timetable.steps)
-        display.say(
-            *resume_notes(run.recipe.training, recipe.training, trainer.timetable.steps, rate)
-        )
-        if damage := damage_of_log(run.folder / "metrics.jsonl"):
+        rate = trainer.rate_after(done, steps)
+        display.say(*resume_notes(trainer.run.recipe.training, recipe.training, steps, rate))
+        if damage := damage_of_log(trainer.run.folder / LOG_FILE):
             display.say(f"metrics.jsonl: {damage}; the training is not, and continues")
-    if accelerator.is_main_process and run.recipe != recipe:
-        run.store_recipe(recipe)
     device = f"{accelerator.device}{' (FSDP2)' if accelerator.is_fsdp2 else ''}"
     display.say(
-        f"{'resuming' if resumed else 'training'} {recipe.model.kind}, {count_parameters(model):,} "
-        "parameters, "
-        f"{len(data.train):,} examples, step {done:,} of {trainer.timetable.steps:,}, {device}, "
+        f"{'resuming' if resumed else 'training'} {recipe.model.kind}, "
+        f"{count_parameters(trainer.model):,} parameters, "
+        f"{len(data.train):,} examples, step {done:,} of {steps:,}, {device}, "
         f"{accelerator.num_processes} process{'es' if accelerator.num_processes > 1 else ''}"
     )
     if trainer.progress.stopped:
         display.say(
             f"it was stopped early: {trainer.stop_reason}; a larger training.patience continues it"
         )
+
+
+@contextmanager
+def _noting_how_it_ended(trainer: Trainer) -> Iterator[None]:
+    """Say that an interrupted training is saved; note the process of an error, which others may
+    not have."""
     try:
-        trainer.train()
+        yield
     except Interrupted:
         saved = f"interrupted and saved at step {trainer.progress.step:,}"
-        display.say(f"{saved}; the same command with --resume continues it")
+        trainer.display.say(f"{saved}; the same command with --resume continues it")
         raise
     except RegardError as error:
-        error.add_note(
-            f"in process {accelerator.process_index}"
-        )  # other processes may not have this error
+        error.add_note(f"in process {trainer.accelerator.process_index}")
         raise
+
+
+def _report_end(trainer: Trainer) -> None:
+    """Say that the training is done, and whether a longer one would learn more."""
+    run = trainer.run
     losses = _validation_losses(run)
-    if not trainer.progress.stopped and len(losses) > 1 and losses[-1] <= 0.995 * min(losses[:-1]):
-        rate = trainer.rate_after(trainer.timetable.steps, 2 * trainer.timetable.steps)
-        display.say(longer_training_note(recipe.training, trainer.timetable.steps, rate))
-    display.say(f"done: {run.folder}")
+    still_falling = len(losses) > 1 and losses[-1] <= FALLING_LOSS * min(losses[:-1])
+    if still_falling and not trainer.progress.stopped:
+        steps = trainer.timetable.steps
+        rate = trainer.rate_after(steps, 2 * steps)
+        trainer.display.say(longer_training_note(trainer.recipe.training, steps, rate))
+    trainer.display.say(f"done: {run.folder}")
 
 
 def _validation_losses(run: Run) -> list[float]:

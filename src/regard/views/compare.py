@@ -11,7 +11,7 @@ from typing import Any
 from regard.errors import DataError, did_you_mean, refuse
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
-from regard.runs.examples import Progress, examples_of, measured_on
+from regard.runs.examples import ReportProgress, examples_of, measured_on
 from regard.views.comparison import (
     TABLE_NAMES,
     Comparison,
@@ -34,7 +34,7 @@ def compare(
     checkpoint: str | None = None,
     device: str | None = None,
     accept_recipe: bool = False,
-    progress: Progress = lambda what, done, total: None,
+    progress: ReportProgress = lambda what, done, total: None,
 ) -> Comparison:
     """Compare runs of one task and named files of outputs, on a split or on files.
 

@@ -21,7 +21,7 @@ from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models.base import Generator
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
-from regard.runs.examples import Progress, examples_of, measured_on, measured_text
+from regard.runs.examples import ReportProgress, examples_of, measured_on, measured_text
 from regard.search.config import SearchConfig
 from regard.tasks.task import summed
 from regard.tasks.translation import LengthsOf, TextToText
@@ -278,7 +278,7 @@ def diagnose(
     limit: int | None = None,
     sweep: Sequence[int] = SWEPT_BEAMS,
     accept_recipe: bool = False,
-    progress: Progress = lambda what, done, total: None,
+    progress: ReportProgress = lambda what, done, total: None,
 ) -> Diagnosis:
     """Judge the sentences of a split or of files, all or the first `limit`. An empty `sweep` tries
     no other beams.
@@ -353,7 +353,7 @@ def _try_width(
     scored: Sequence[ScoredReference],
     beam: int,
     seconds: dict[str, float],
-    progress: Progress,
+    progress: ReportProgress,
 ) -> tuple[BeamResult, list[JudgedOutput]]:
     """Decode with one width of the beam: the result as a whole, and the judged sentences."""
     part = f"beam {beam}"

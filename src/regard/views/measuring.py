@@ -20,7 +20,7 @@ from regard.errors import ConfigError, DataError
 from regard.layers.attention import recording
 from regard.models.base import Generator, count_parameters, device_of
 from regard.runs import Run
-from regard.runs.examples import Progress
+from regard.runs.examples import ReportProgress
 from regard.tasks.language_modeling import RECONSTRUCTION, UNKNOWN_NOTE
 from regard.tasks.task import Done, padded, summed
 from regard.tasks.translation import Source
@@ -62,7 +62,7 @@ def measure_texts(
     hypotheses: Mapping[str, str | Path],
     baseline: str,
     load: Callable[[Run], Generator],
-    progress: Progress,
+    progress: ReportProgress,
 ) -> Measurements:
     """Decode with every run once, and measure all outputs, also those in files, as the first run's
     recipe says."""
@@ -288,7 +288,7 @@ def measure_units(
     examples: Sequence[Any],
     baseline: str,
     load: Callable[[Run], nn.Module],
-    progress: Progress,
+    progress: ReportProgress,
 ) -> Measurements:
     """Measure every run once, unit by unit (`Task.by_unit`)."""
     rewriting = [run for run in runs.values() if getattr(run.task, "rewrites", False)]

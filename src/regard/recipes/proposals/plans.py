@@ -10,17 +10,18 @@ from regard.config import parse_yaml
 
 
 class SettingsByAmount(NamedTuple):
-    """What suits an amount of data."""
+    """The settings that suit an amount of data."""
 
-    below: float  # the amount: examples, or characters of raw text
+    below: float
+    """The amount: examples, or characters of raw text."""
     preset: str
     vocabulary: int
     epochs: int
     warmup: int
-    patience: (
-        int | None
-    )  # validations; None trains to the end: the validation set is too small to choose by
-    batch_tokens: int | None  # None leaves it to `auto`
+    patience: int | None
+    """In validations; None trains to the end, if the validation set is too small to choose by."""
+    batch_tokens: int | None
+    """None leaves it to `auto`."""
     dropout: float | None = None
 
 
@@ -28,17 +29,20 @@ class Plan(NamedTuple):
     """How a recipe that ships is fitted to data."""
 
     recipe: str
-    lengths: list[int]  # what data.max_length may be
-    steps: int  # the fewest that are worth training for
+    lengths: list[int]
+    """What data.max_length may be."""
+    steps: int
+    """The fewest steps worth training for."""
     sizes: list[SettingsByAmount]
-    changes: dict[str, Any]  # what else is to be different, by path; None takes a key out
+    """For growing amounts of data."""
+    changes: dict[str, Any]
+    """What else is to be different, by path; None takes a key out."""
 
 
 PLANS_FILE = resources.files("regard.recipes") / "proposals" / "plans.yaml"
 _TREE = parse_yaml(PLANS_FILE.read_text(encoding="utf-8"), "plans.yaml")
-COMMENTS: dict[str, str] = _TREE.pop(
-    "comments"
-)  # on what is filled in, where those of the recipe that ships do not fit
+COMMENTS: dict[str, str] = _TREE.pop("comments")
+"""Comments on settings that are filled in, where those of the recipe that ships do not fit."""
 PLANS = {
     task: Plan(**{**plan, "sizes": [SettingsByAmount(**size) for size in plan["sizes"]]})
     for task, plan in _TREE.items()

@@ -13,7 +13,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from regard.config import parse_yaml
+from regard.config import Tree, parse_yaml
 from regard.recipes.proposals.plans import COMMENTS, PLANS, Plan
 from regard.recipes.proposals.profile import DataProfile
 from regard.recipes.proposals.settings import fitted_settings
@@ -30,12 +30,10 @@ OWN_FILE_COMMENTS = {
 """Comments on a split that is not a share of the training data."""
 
 
-LENGTH_KEYS = (
-    "steps",
-    "epochs",
-    "validate_every",
-    "patience",
-)  # keys of `training` that come first
+LENGTH_KEYS = ("steps", "epochs", "validate_every", "patience")
+"""Keys of `training` that come first."""
+LONGEST_ALIGNED = 48
+"""Longer lines have their comments further to the right than the others."""
 
 
 def recipe_text(profile: DataProfile, files: Sequence[str], folder: Path) -> str:
@@ -49,25 +47,11 @@ def recipe_text(profile: DataProfile, files: Sequence[str], folder: Path) -> str
         **profile.settings,
     }
     template = shipped_text(plan.recipe)
-    tree, comments, section = parse_yaml(template, plan.recipe), dict[str, str](), ""
-    for indent, key, comment in re.findall(r"^( *)(\w+):.*?\s# (.*)$", template, re.MULTILINE):
-        section = section if indent else key
-        comments[f"{section}.{key}" if indent else key] = comment
+    tree = with_settings(parse_yaml(template, plan.recipe), settings)
+    comments = comments_of(template)
     blocks = {path.partition(".")[0] for path in comments if "." in path}
-    for path, value in settings.items():
-        section, _, key = path.rpartition(".")
-        node = tree.setdefault(section, {}) if section else tree
-        node[key] = deepcopy(value)
-        if value is None:
-            del node[key]
     comments |= {path: COMMENTS[path] for path in settings if path in COMMENTS}
-    comments |= {f"data.{part}": OWN_FILE_COMMENTS[part] for part in profile.held_out}
-    if "evaluation" in profile.settings:
-        comments["evaluation"] = "by the words that MeCab finds, as is usual for Japanese"
-    if profile.sizes:
-        comments["data.train"] = "; ".join(
-            f"{size.script} script, {size.words:.1f} words" for size in profile.sizes
-        )
+    comments |= profile_comments(profile)
     amount = f"{profile.examples:,} {TASKS[profile.task].data.UNIT}"
     title = (
         f"Proposed by `regard check` for {' and '.join(files)}: {amount}. Made from the "
@@ -75,19 +59,64 @@ def recipe_text(profile: DataProfile, files: Sequence[str], folder: Path) -> str
     )
     lines = [("", note) for note in (title, *notes_above(profile, plan))]
     for section in (name for name in SECTION_ORDER if name in tree):
-        if section in blocks:
-            lines.append((f"{section}:", comments[section]))
-            items = sorted(
-                tree[section].items(),
-                key=lambda item: section == "training" and item[0] not in LENGTH_KEYS,
-            )
-            lines += [
-                (f"  {key}: {flow_style(value)}", comments[f"{section}.{key}"])
-                for key, value in items
-            ]
-        else:
-            lines.append((f"{section}: {flow_style(tree[section])}", comments[section]))
-    width = max(len(line) for line, _ in lines if len(line) <= 48) + 1
+        lines += section_lines(section, tree[section], comments, is_block=section in blocks)
+    return aligned(lines)
+
+
+def with_settings(tree: Tree, settings: Mapping[str, Any]) -> Tree:
+    """A recipe's tree with settings by their paths; None takes a key out."""
+    for path, value in settings.items():
+        section, _, key = path.rpartition(".")
+        node = tree.setdefault(section, {}) if section else tree
+        node[key] = deepcopy(value)
+        if value is None:
+            del node[key]
+    return tree
+
+
+def comments_of(template: str) -> dict[str, str]:
+    """The comments of a recipe that ships, by path."""
+    comments: dict[str, str] = {}
+    section = ""
+    for indent, key, comment in re.findall(r"^( *)(\w+):.*?\s# (.*)$", template, re.MULTILINE):
+        if not indent:
+            section = key
+        comments[f"{section}.{key}" if indent else key] = comment
+    return comments
+
+
+def profile_comments(profile: DataProfile) -> dict[str, str]:
+    """Comments on what is in the data, by path."""
+    comments = {f"data.{part}": OWN_FILE_COMMENTS[part] for part in profile.held_out}
+    if "evaluation" in profile.settings:
+        comments["evaluation"] = "by the words that MeCab finds, as is usual for Japanese"
+    if profile.sizes:
+        comments["data.train"] = "; ".join(
+            f"{size.script} script, {size.words:.1f} words" for size in profile.sizes
+        )
+    return comments
+
+
+def section_lines(
+    section: str, value: Any, comments: Mapping[str, str], *, is_block: bool
+) -> list[tuple[str, str]]:
+    """The lines of a section, each with its comment: one for each key, or a single line."""
+    if not is_block:
+        return [(f"{section}: {flow_style(value)}", comments[section])]
+
+    def comes_later(item: tuple[str, Any]) -> bool:
+        return section == "training" and item[0] not in LENGTH_KEYS
+
+    items = sorted(value.items(), key=comes_later)
+    return [
+        (f"{section}:", comments[section]),
+        *((f"  {key}: {flow_style(item)}", comments[f"{section}.{key}"]) for key, item in items),
+    ]
+
+
+def aligned(lines: Sequence[tuple[str, str]]) -> str:
+    """Lines with their comments in one column, except behind long lines."""
+    width = max(len(line) for line, _ in lines if len(line) <= LONGEST_ALIGNED) + 1
     return "".join(
         f"{line:{width}} # {comment}\n" if line else f"# {comment}\n" for line, comment in lines
     )

@@ -118,14 +118,32 @@ def _is_utf8_only(file: TextFile, encoding: str) -> bool:
 def recognised(names: Sequence[str], encoding: str, roles: Mapping[str, str]) -> DataProfile:
     """What is in one file, in two parallel files, or in a folder: a saved dataset, or texts."""
     if len(names) == 1 and is_saved(Path(names[0])):
-        examples, rows = sampled(
-            DatasetReader(Corpus(dataset=names[0]), Path(), "train").examples()
-        )
+        reader = DatasetReader(Corpus(dataset=names[0]), Path(), "train")
+        examples, rows = sampled(reader.examples())
         table = Table({"dataset": Path(names[0])}, columns_of(examples), rows)
         return chosen_texts(table, roles) if roles else texts_in(table)
     if len(names) == 1 and (pattern := text_files_in(Path(names[0]))):
         return raw_text(pattern, encoding)
     files = [open_text(name, Path(), encoding) for name in names]
+    _refuse_unrelated(files)
+    if len(files) == 2:
+        pairs, rows = sampled(zip(*(file.lines() for file in files), strict=False))
+        return paired_texts({}, rows, [*map(Path, names)], [*zip(*pairs, strict=True)])
+    [file] = files
+    if roles:
+        Corpus.model_construct().format(file)
+        return chosen_texts(table_of(file), roles)
+    return (
+        _questions_in(file)
+        or _stories_in(file)
+        or tagged_words(file)
+        or _table_in(file)
+        or _text_in(file, encoding)
+    )
+
+
+def _refuse_unrelated(files: Sequence[TextFile]) -> None:
+    """Refuse more than two files, and two of which one is a table."""
     if len(files) > 2 or (len(files) == 2 and any(file.suffixes[0] in TABLES for file in files)):
         hint = (
             f"one file with all columns ({', '.join(TABLES)}), or two text files, parallel line by "
@@ -135,40 +153,49 @@ def recognised(names: Sequence[str], encoding: str, roles: Mapping[str, str]) ->
         raise DataError(
             f"{len(files)} files cannot be read together", where=files[1].name, hint=hint
         )
-    if len(files) == 2:
-        pairs, rows = sampled(zip(*(file.lines() for file in files), strict=False))
-        return paired_texts({}, rows, [*map(Path, names)], [*zip(*pairs, strict=True)])
-    [file] = files
-    if roles:
-        Corpus.model_construct().format(file)
-        return chosen_texts(table_of(file), roles)
-    first = (
-        next(objects_of(file))[1] if file.suffixes[0] == ".json" and not is_array(file) else "{}"
-    )
-    if "data" in object_in(first, file.name):  # SQuAD's
-        questions = sum(1 for _ in squad_rows(file, QuestionedText(file=file.name)))
-        return DataProfile("question_answering", {"file": Path(file.name)}, questions)
-    lines = (
-        [*islice(filter(str.strip, file.lines()), SAMPLED_ROWS)]
-        if file.suffixes[0] != ".parquet"
-        else []
-    )
-    numbered = bool(lines) and all(map(NUMBERED.fullmatch, lines)) and int(lines[0].split()[0]) == 1
-    if (
-        numbered
-        and file.suffixes[0] == ".txt"
-        and (questions := sum("\t" in line for line in file.lines()))
-    ):
-        data = {
-            "file": Path(escape(file.name))
-        }  # a recipe may name several files of stories by a pattern
-        return DataProfile("story_answering", data, questions)
-    if tagged := tagged_words(file):
-        return tagged
-    if file.suffixes[0] in TABLES:
-        table = table_of(file)
-        objects = objects_in(table) if file.suffixes[0] in OBJECTS else None
-        return objects or captions_in(table) or texts_in(table)
+
+
+def _questions_in(file: TextFile) -> DataProfile | None:
+    """Questions about texts, in SQuAD's format."""
+    if file.suffixes[0] != ".json" or is_array(file):
+        return None
+    if "data" not in object_in(next(objects_of(file))[1], file.name):
+        return None
+    questions = sum(1 for _ in squad_rows(file, QuestionedText(file=file.name)))
+    return DataProfile("question_answering", {"file": Path(file.name)}, questions)
+
+
+def _first_lines(file: TextFile) -> list[str]:
+    """The first lines with text, of a file that has lines."""
+    if file.suffixes[0] == ".parquet":
+        return []
+    return [*islice(filter(str.strip, file.lines()), SAMPLED_ROWS)]
+
+
+def _stories_in(file: TextFile) -> DataProfile | None:
+    """Stories with questions, in bAbI's numbered lines; a tab comes before the answer."""
+    lines = _first_lines(file)
+    if file.suffixes[0] != ".txt" or not lines or not all(map(NUMBERED.fullmatch, lines)):
+        return None
+    questions = sum("\t" in line for line in file.lines())
+    if int(lines[0].split()[0]) != 1 or not questions:
+        return None
+    # a recipe may name several files of stories by a pattern
+    return DataProfile("story_answering", {"file": Path(escape(file.name))}, questions)
+
+
+def _table_in(file: TextFile) -> DataProfile | None:
+    """The examples in a table."""
+    if file.suffixes[0] not in TABLES:
+        return None
+    table = table_of(file)
+    objects = objects_in(table) if file.suffixes[0] in OBJECTS else None
+    return objects or captions_in(table) or texts_in(table)
+
+
+def _text_in(file: TextFile, encoding: str) -> DataProfile:
+    """Raw text, unless most lines have tabs."""
+    lines = _first_lines(file)
     if 2 * sum("\t" in line for line in lines) <= len(lines):
         return raw_text(file.name, encoding)
     hint = (
