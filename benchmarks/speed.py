@@ -50,6 +50,7 @@ from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.tasks.task import by_length, read_tokens
 from regard.tasks.translation import decode_tokens
+from regard.text.spelling import ids_of
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from regard.training.compiling import compile_options
 
@@ -745,7 +746,7 @@ def ctranslate2(
         )
         child.submit(bool).result()  # so it has read the folder
     length = asked["max_new_tokens"]
-    texts = [vocabulary.tokens(source.row(number)[:-1]) for number in range(rows)]
+    texts = [vocabulary.tokens(ids_of(source.row(number)[:-1])) for number in range(rows)]
     options = {
         "beam_size": asked["num_beams"],
         "min_decoding_length": length,

@@ -2,6 +2,7 @@
 ELMo."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from regard.data.raw import RawData, document_pieces
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
 from regard.tasks.task import padded
-from regard.text.spelling import UnknownWord, letters_of
+from regard.text.spelling import Token, UnknownWord, ids_of, letters_of, unknown_in
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import END, UNK
 from regard.training.train import train
@@ -37,7 +38,7 @@ def tokenizer(kind: Any = "word", text: str = KNOWN, **more: Any) -> Tokenizer:
     return Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=60, **more), [text])
 
 
-def spelt(ids: list[int], own: Tokenizer) -> list[str]:
+def spelt(ids: Sequence[Token], own: Tokenizer) -> list[str]:
     """What a model can know of each token: its spelling, whoever has it."""
     return [
         token.word if isinstance(token, UnknownWord) else own.pieces([token])[0] for token in ids
@@ -56,33 +57,32 @@ def test_an_unknown_word_is_spelt_as_a_vocabulary_that_has_it_would(
     text: str, lowercase: bool
 ) -> None:
     small, whole = (tokenizer(text=one, lowercase=lowercase) for one in ("a", f"a {text}"))
-    [ids] = small.encode_batch([text], 50)
-    assert ids == small.encode(text)
-    assert spelt(ids, small) == whole.pieces(whole.encode(text))
-    assert all(isinstance(token, UnknownWord) == (token == UNK) for token in ids)
+    [tokens] = small.encode_spelled([text], 50)
+    ids = small.encode(text)
+    assert ids_of(tokens) == ids
+    assert spelt(tokens, small) == whole.pieces(whole.encode(text))
+    assert [isinstance(token, UnknownWord) for token in tokens] == [one == UNK for one in ids]
 
 
 @pytest.mark.parametrize("kind", ["word", "wordpiece", "bpe", "unigram", "character"])
 def test_every_vocabulary_says_what_it_does_not_know(kind: str) -> None:
     own = tokenizer(kind)
-    [ids] = own.encode_batch(["the 여zoo"], 50)
-    assert ids == own.encode("the 여zoo")
-    unknown = [token.word for token in ids if isinstance(token, UnknownWord)]
+    [tokens] = own.encode_spelled(["the 여zoo"], 50)
+    ids = own.encode("the 여zoo")
+    assert ids_of(tokens) == ids
+    unknown = [token.word for token in tokens if isinstance(token, UnknownWord)]
     expected = {"unigram": ["여z"], "bpe": ["여", "z"], "character": ["여", "z"]}.get(
         kind, ["▁여zoo"]
     )
     assert [word for word in unknown if word != "o"] == expected
-    assert own.encode_batch(["the 여zoo"], None) == [ids]
-    assert not any(
-        isinstance(token, UnknownWord) for token in own.encode_batch(["the 여zoo"], None)[0]
-    )
+    assert own.encode_spelled(["the 여zoo"], None) == [ids]
 
 
 def test_a_text_that_says_unk_itself_says_no_more() -> None:
     own = tokenizer(split="spaces")
-    [ids] = own.encode_batch(["the <unk> saw <unk>s"], 50)
-    assert ids[1:] == [UNK, UNK, UNK]
-    assert [getattr(token, "word", None) for token in ids] == [None, None, "▁saw", "▁<unk>s"]
+    [tokens] = own.encode_spelled(["the <unk> saw <unk>s"], 50)
+    assert ids_of(tokens)[1:] == [UNK, UNK, UNK]
+    assert [getattr(token, "word", None) for token in tokens] == [None, None, "▁saw", "▁<unk>s"]
 
 
 # From tokens to a batch
@@ -90,7 +90,7 @@ def test_a_text_that_says_unk_itself_says_no_more() -> None:
 
 def test_a_batch_carries_the_letters_of_its_unknown_words_once() -> None:
     own = tokenizer()
-    rows = own.encode_batch(TEXTS, 8)
+    rows = own.encode_spelled(TEXTS, 8)
     text = padded(rows, own.pad)
     assert text.spelling is not None
     assert text.spelling.numbers_BL.tolist() == [
@@ -101,7 +101,12 @@ def test_a_batch_carries_the_letters_of_its_unknown_words_once() -> None:
     expected = [letters_of(word, 8) for word in ("▁zebra", "▁saw", "▁여우", "zebra", ")")]
     assert [tuple(filter(None, row)) for row in text.spelling.characters_PC.tolist()] == expected
     assert len(expected[0]) == 8, "a long word ends early"
-    assert [text.row(row) for row in range(3)] == rows
+    read = [text.row(row) for row in range(3)]
+    assert [*map(ids_of, read)] == [*map(ids_of, rows)]
+    letters = [
+        [[word.letters for _, word in unknown_in(row)] for row in some] for some in (read, rows)
+    ]
+    assert letters[0] == letters[1]
     assert padded(rows[2:], own.pad).spelling is None
 
 
@@ -182,7 +187,7 @@ def test_tagged_words_and_questions_keep_them_too() -> None:
 # In the model
 
 
-def batch_of(*rows: list[int]) -> TextBatch:
+def batch_of(*rows: Sequence[Token]) -> TextBatch:
     return TextBatch(padded(rows, 0), tokens=sum(map(len, rows)) - len(rows))
 
 
@@ -222,15 +227,16 @@ def test_what_is_to_be_predicted_is_still_unk() -> None:
     model, rows = build(CASES["elmo"]), [[END, 4, unknown("zebra"), 5, END], [END, 6, 7, END]]
     batch = batch_of(*rows)
     output, expected = model(batch), 0.0
-    for number, row in enumerate(rows):
+    for number, tokens in enumerate(rows):
+        row = ids_of(tokens)
         for place in range(len(row) - 1):
             forward = model.readout(output.hidden_BTD[number, place]).detach().log_softmax(-1)
             backward = (
                 model.readout(output.backward_BLD[number, place + 1]).detach().log_softmax(-1)
             )
-            expected -= float(forward[int(row[place + 1])] + backward[int(row[place])]) / 2
+            expected -= float(forward[row[place + 1]] + backward[row[place]]) / 2
     loss = BothDirections(model, 0.0)(batch)[0]
-    plain = BothDirections(model, 0.0)(batch_of([int(token) for token in rows[0]], rows[1]))[0]
+    plain = BothDirections(model, 0.0)(batch_of(*map(ids_of, rows)))[0]
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-9)
     assert abs(float(loss.detach() - plain.detach())) > 1e-3
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from typing_extensions import TypeVar
 
-from regard.text.spelling import CharacterIds, UnknownWord, letters_of, unknown_in
+from regard.text.spelling import CharacterIds, Token, UnknownWord, letters_of, unknown_in
 
 NO_TAG = -100
 """The label of a token without one. torch's cross-entropy ignores it by default."""
@@ -96,7 +96,7 @@ class Spelling(Tensors):
         return Spelling(numbers_BL, pad_sequence([*map(torch.tensor, numbers)], batch_first=True))
 
     @staticmethod
-    def of_rows(rows: Sequence[Sequence[int]]) -> Spelling | None:
+    def of_rows(rows: Sequence[Sequence[Token]]) -> Spelling | None:
         """For rows of tokens that are padded on the right."""
         places: list[tuple[int, int]] = []
         words: list[CharacterIds] = []
@@ -106,15 +106,15 @@ class Spelling(Tensors):
                 words.append(token.letters)
         return Spelling.of(places, words, (len(rows), max(map(len, rows))))
 
-    def restore(self, ids: Sequence[int], row: int) -> list[int]:
+    def restore(self, ids: Sequence[int], row: int) -> list[Token]:
         """The tokens of a row of the batch with their `UnknownWord`s."""
-        tokens = [*ids]
+        tokens: list[Token] = [*ids]
         for column, number in enumerate(self.numbers_BL[row, : len(tokens)].tolist()):
             if number > 0:
                 characters = self.characters_PC[number - 1].tolist()
                 letters = tuple(letter for letter in characters if letter > 0)
                 word = bytes(letter - 1 for letter in letters[1:-1]).decode(errors="replace")
-                tokens[column] = UnknownWord(tokens[column], word, letters)
+                tokens[column] = UnknownWord(ids[column], word, letters)
         return tokens
 
 
@@ -223,10 +223,10 @@ class Padded(Ragged):
     def of(cls, ids_BL: Tensor, lengths_B: Tensor, spelling: Spelling | None = None) -> Self:
         return cls(lengths_B, lengths_B.cpu(), ids_BL, spelling)
 
-    def row(self, number: int) -> list[int]:
+    def row(self, number: int) -> list[Token]:
         """The tokens of one of the sentences, with the unknown words that they stand for."""
-        ids: list[int] = self.ids_BL[number, : int(self.host_lengths_B[number])].tolist()
-        return ids if self.spelling is None else self.spelling.restore(ids, number)
+        ids = self.ids_BL[number, : int(self.host_lengths_B[number])].tolist()
+        return [*ids] if self.spelling is None else self.spelling.restore(ids, number)
 
     @property
     def shape(self) -> list[int]:

@@ -14,6 +14,7 @@ import torch
 from regard.data.batches import LabelledBatch, Padded, Spelling
 from regard.data.spans import Spans, framed_spans
 from regard.data.store import Integers, TokenColumn
+from regard.text.spelling import Token, ids_of
 from regard.text.templates import Slot, Templates
 from regard.text.tokenizers import Tokenizer
 
@@ -21,14 +22,18 @@ Long = Literal["head", "tail", "head_tail", "windows"]  # what is read of a text
 Arrangement = Literal["single", "pair", "both_orders", "apart", "choices"]
 """What makes a row: a text; two of them; two of them, and once more the other way round; each of
 two by itself; a text and one of its choices."""
-Ids = Sequence[int]
+Tokens = Sequence[Token]
 
 
 class Framed(NamedTuple):
     """A row of tokens, and the segment that each belongs to: 0 the first text, 1 the second."""
 
-    ids: list[int]
+    tokens: list[Token]
     segments: list[int]
+
+    @property
+    def ids(self) -> list[int]:
+        return ids_of(self.tokens)
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Framing:
     `<unk>`."""
     source: bool = False
 
-    def spelled(self, ids: list[int], texts: Sequence[str], number: int) -> list[int]:
+    def spelled(self, ids: list[int], texts: Sequence[str], number: int) -> Tokens:
         """The tokens of a text, with the unknown words that they stand for where the model reads
         these.
 
@@ -67,15 +72,15 @@ class Framing:
         """
         if self.letters is None or self.tokenizer.unk not in ids:
             return ids
-        return self.tokenizer.encode_batch([texts[number]], self.letters)[0]
+        return self.tokenizer.encode_spelled([texts[number]], self.letters)[0]
 
-    def frame(self, first: Ids, second: Ids | None = None) -> Framed:
+    def frame(self, first: Tokens, second: Tokens | None = None) -> Framed:
         """The row of these tokens, as many as they are."""
         row = Framed([], [])
         texts = iter([first, second or ()])
         for token, segment in self.templates[second is not None]:
             part = next(texts) if token is None else [token]
-            row.ids.extend(part)
+            row.tokens.extend(part)
             row.segments.extend([segment] * len(part))
         return row
 
@@ -103,7 +108,7 @@ class Framing:
         tokens = [token for token, _ in self.templates[texts - 1]]
         return len(tokens) - tokens[::-1].index(None) - texts
 
-    def rows(self, first: Ids, second: Ids | None = None) -> list[Framed]:
+    def rows(self, first: Tokens, second: Tokens | None = None) -> list[Framed]:
         """One row; or several, where the texts are too long and read through windows.
 
         Of two texts the second has the windows, and the first is read whole in each, up to half of
@@ -154,7 +159,7 @@ class Framing:
         parts = windows(length, self.longest - others, self.stride)
         return sum(stop - start + others for start, stop in parts)
 
-    def _parts(self, ids: Ids, room: int) -> list[Ids]:
+    def _parts(self, ids: Tokens, room: int) -> list[Tokens]:
         """Head and tail are a quarter and three quarters, as in Sun et al. 2019, arXiv:1905.05583,
         section 5.3.1."""
         if len(ids) <= room:
@@ -178,9 +183,7 @@ def windows(length: int, room: int, stride: int | None = None) -> list[tuple[int
     return [(start, min(start + room, length)) for start in starts]
 
 
-def arranged(
-    texts: Sequence[Sequence[int]], framing: Framing, arrangement: Arrangement
-) -> list[Framed]:
+def arranged(texts: Sequence[Tokens], framing: Framing, arrangement: Arrangement) -> list[Framed]:
     """The rows of an example, from the tokens of its texts in the order of the columns."""
     first, *others = texts
     match arrangement:
@@ -200,10 +203,13 @@ def labelled_batch(
     rows: Sequence[Sequence[Framed]], labels: torch.Tensor, pad: int, examples: tuple[int, ...] = ()
 ) -> LabelledBatch:
     framed = [row for example in rows for row in example]
-    lengths_B = torch.tensor([len(row.ids) for row in framed])
+    lengths_B = torch.tensor([len(row.tokens) for row in framed])
     longest = int(lengths_B.max())
-    ids = [row.ids + [pad] * (longest - len(row.ids)) for row in framed]
-    segments_BL = torch.tensor([row.segments + [0] * (longest - len(row.ids)) for row in framed])
-    text = Padded.of(torch.tensor(ids), lengths_B, Spelling.of_rows(ids))
+    ids = [row.ids + [pad] * (longest - len(row.tokens)) for row in framed]
+    segments_BL = torch.tensor(
+        [row.segments + [0] * (longest - len(row.segments)) for row in framed]
+    )
+    spelling = Spelling.of_rows([row.tokens for row in framed])
+    text = Padded.of(torch.tensor(ids), lengths_B, spelling)
     owners_B = torch.repeat_interleave(torch.tensor([len(example) for example in rows]))
     return LabelledBatch(text, segments_BL, owners_B, labels, examples=examples, tokens=len(rows))

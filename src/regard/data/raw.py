@@ -31,7 +31,7 @@ from regard.errors import ColumnError, DataError, Problem
 from regard.text.access import is_inside
 from regard.text.files import BINARY_HINT, TextFile, files_below, matching
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
-from regard.text.spelling import CharacterIds, letters_of, unknown_in
+from regard.text.spelling import CharacterIds, ids_of, letters_of, unknown_in
 from regard.text.tokenizers import Tokenizer
 
 RawCorpus = Literal[
@@ -266,23 +266,23 @@ def encode_documents(
 
     pieces = [split(*piece) for piece in zip(texts, parts, strict=True)]
     encoded = iter(
-        tokenizer.encode_batch([sentence for piece in pieces for sentence in piece], letters)
+        tokenizer.encode_spelled([sentence for piece in pieces for sentence in piece], letters)
     )
     rows = [[next(encoded) for _ in piece] for piece in pieces]
     for piece, part in zip(rows, parts, strict=True):
         if part == DOCUMENT_ENDS:
             piece[-1].append(tokenizer.end)
+    tokens = [[token for sentence in piece for token in sentence] for piece in rows]
     columns: dict[str, list[list[int]]] = {
-        "text": [[token for sentence in piece for token in sentence] for piece in rows],
+        "text": [*map(ids_of, tokens)],
         "sentences": [[len(sentence) for sentence in piece] for piece in rows],
     }
     if letters is not None:
-        unknown = [list(unknown_in(tokens)) for tokens in columns["text"]]
+        unknown = [list(unknown_in(piece)) for piece in tokens]
         columns["unknown"] = [[place for place, _ in words] for words in unknown]
         columns["words"] = [
             list("\n".join(token.word for _, token in words).encode()) for words in unknown
         ]
-        columns["text"] = [[int(token) for token in tokens] for tokens in columns["text"]]
     return columns
 
 

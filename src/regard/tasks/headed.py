@@ -265,12 +265,12 @@ class HeadedTask(ExampleTask):
     @torch.inference_mode()
     def token_logits(self, model: Headed, rows: Sequence[Framed]) -> Iterator[tuple[int, Tensor]]:
         """The number of each row, and what the head gives for each of its tokens, [L, Y]."""
-        for numbers in by_length([len(row.ids) for row in rows], read_tokens(model)):
+        for numbers in by_length([len(row.tokens) for row in rows], read_tokens(model)):
             examples = [[rows[number]] for number in numbers]
             batch = labelled_batch(examples, torch.zeros(len(numbers)), self.framing.tokenizer.pad)
             logits_BLY = model(batch.to(device_of(model))).float().cpu()
             for number, logits_LY in zip(numbers, logits_BLY, strict=True):
-                yield number, logits_LY[: len(rows[number].ids)]
+                yield number, logits_LY[: len(rows[number].tokens)]
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         if model.linear is not None:
@@ -485,7 +485,7 @@ class TextLabelling(HeadedTask):
         positions: dict[tuple[int, ...], int] = {}
         for texts in set(sizes):
             rows = arranged([range(size) for size in texts], self.framing, arrangement)
-            positions[texts] = len(rows) * max(len(row.ids) for row in rows)
+            positions[texts] = len(rows) * max(len(row.tokens) for row in rows)
         return np.array([positions[texts] for texts in sizes], dtype=np.int32)
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:

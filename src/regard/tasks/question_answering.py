@@ -196,7 +196,7 @@ class QuestionAnswering(HeadedTask):
         rows = []
         for start, stop in windows(len(context), room, framing.stride):
             framed = framing.frame(question, context[start:stop])
-            no_answer = len(framed.ids) - 1 if self.recipe.model.causal else 0
+            no_answer = len(framed.tokens) - 1 if self.recipe.model.causal else 0
             rows.append(Window(framed, len(question) + framing.before(2), start, stop, no_answer))
         return rows
 

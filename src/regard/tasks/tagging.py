@@ -42,6 +42,7 @@ from regard.tasks.headed import FITTED_AT_ONCE, HeadedTask, Labels, Line, sectio
 from regard.tasks.raw import spelling_options
 from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
 from regard.text.normalise import Span, joined_words, word_spans
+from regard.text.spelling import Token, ids_of
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 LogProbabilities = NDArray[np.float32]
@@ -153,7 +154,7 @@ class Tagging(HeadedTask):
         sentences = [json.loads(words) for words in texts["tokens"]]
         encoded = self.encode_words(sentences)
         columns = {
-            "tokens": [[token for word in words for token in word] for words in encoded],
+            "tokens": [ids_of([token for word in words for token in word]) for words in encoded],
             "sizes": [[len(word) for word in words] for words in encoded],
         }
         if "tags" in texts:
@@ -189,7 +190,7 @@ class Tagging(HeadedTask):
     def tokenizer_of(self, column: str) -> Tokenizer | None:
         return self.tokenizers["text"] if column == "tokens" else None
 
-    def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+    def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[list[list[Token]]]:
         """The tokens of each word, at least one, as they would be in a text with a space between
         any two words.
 
@@ -204,11 +205,11 @@ class Tagging(HeadedTask):
             for words in sentences
         ]
         distinct = list(dict.fromkeys(word for words in spelt for word in words))
-        encoded = tokenizer.encode_batch(distinct, self.framing.letters)
+        encoded = tokenizer.encode_spelled(distinct, self.framing.letters)
         known = {word: ids or [tokenizer.unk] for word, ids in zip(distinct, encoded, strict=True)}
         return [[known[word] for word in words] for words in spelt]
 
-    def rows(self, words: Sequence[Sequence[int]]) -> list[Marked]:
+    def rows(self, words: Sequence[Sequence[Token]]) -> list[Marked]:
         """One row; several where the sentence is too long: each word is tagged where most stands
         around it.
 
@@ -232,7 +233,7 @@ class Tagging(HeadedTask):
             rows.append(Marked(self.framing.frame(ids[start:stop]), places, tagged.tolist()))
         return rows
 
-    def words(self, examples: Dataset, row: int) -> list[list[int]]:
+    def words(self, examples: Dataset, row: int) -> list[list[Token]]:
         """The tokens of each word of an example."""
         ids = examples.columns["tokens"][row]
         if self.framing.letters is not None and self.framing.tokenizer.unk in ids:
@@ -334,7 +335,7 @@ class Tagging(HeadedTask):
         )
 
     def tag_words(
-        self, model: Headed, sentences: Sequence[Sequence[Sequence[int]]], progress: Done = ignore
+        self, model: Headed, sentences: Sequence[Sequence[Sequence[Token]]], progress: Done = ignore
     ) -> list[Tags]:
         """The tags of each sentence, from the tokens of each word."""
         rows = [

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
@@ -35,10 +35,11 @@ from regard.models.base import Contextual, device_of
 from regard.search.config import SearchConfig
 from regard.search.rules import Constraints
 from regard.search.stopping import stop_if_given_up
-from regard.text.spelling import unknown_in
+from regard.text.spelling import Token, ids_of, unknown_in
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 Row = TypeVar("Row")
+T = TypeVar("T", bound=Sequence[Token])
 Done = Callable[[int], None]  # called with how many more inputs or examples are finished
 READ_TOKENS = 8_192  # padded tokens that are read at once
 CPU_READ_TOKENS = 1_024
@@ -423,15 +424,29 @@ def encode_each(
     tokenizer: Tokenizer,
     inputs: Sequence[Example],
     limited: bool = True,
-    letters: int | None = None,
 ) -> list[Ids]:
-    """Token ids of each text, or why it cannot be read: it may be too long if that is `limited`.
+    """Token ids of each text, or why it cannot be read: it may be too long if that is `limited`."""
+    return _encode_readable(tokenizer, inputs, tokenizer.encode_batch, limited)
 
-    With `letters`, unknown words keep so many of their characters, for a model that reads them.
-    """
+
+def encode_each_spelled(
+    tokenizer: Tokenizer, inputs: Sequence[Example], letters: int | None
+) -> list[list[Token] | RegardError]:
+    """Tokens of each text, or why it cannot be read. Unknown words keep so many of their letters,
+    for a model that reads them."""
+    encode = partial(tokenizer.encode_spelled, letters=letters)
+    return _encode_readable(tokenizer, inputs, encode, limited=True)
+
+
+def _encode_readable(
+    tokenizer: Tokenizer,
+    inputs: Sequence[Example],
+    encode: Callable[[Sequence[str]], list[T]],
+    limited: bool,
+) -> list[T | RegardError]:
     problems = [problem_in(given) for given in inputs]
     plain = ["" if problem else given.text for given, problem in zip(inputs, problems, strict=True)]
-    encoded = tokenizer.encode_batch(plain, letters)
+    encoded = encode(plain)
     for row, ids in enumerate(encoded):
         if problems[row] is None and is_foreign(tokenizer, ids):
             problems[row] = nothing_known(inputs[row].text, inputs[row].place)
@@ -490,7 +505,7 @@ def problem_in_text(text: str, place: str) -> Problem | None:
     return None
 
 
-def _too_long(ids: Sequence[int], place: str) -> Problem | None:
+def _too_long(ids: Sequence[Token], place: str) -> Problem | None:
     if len(ids) <= LONGEST:
         return None
     return Problem(
@@ -498,9 +513,9 @@ def _too_long(ids: Sequence[int], place: str) -> Problem | None:
     )
 
 
-def is_foreign(tokenizer: Tokenizer, ids: Sequence[int]) -> bool:
+def is_foreign(tokenizer: Tokenizer, tokens: Sequence[Token]) -> bool:
     """Whether nothing of a text is known, not even the letters of its words."""
-    return tokenizer.all_unknown(ids) and not any(unknown_in(ids))
+    return tokenizer.all_unknown(ids_of(tokens)) and not any(unknown_in(tokens))
 
 
 def nothing_known(text: str, place: str) -> Problem:
@@ -539,11 +554,11 @@ def _unknown_words(tokenizer: Tokenizer, text: str) -> str:
     return ", ".join([*shown[:NAMED], *(["..."] if shown[NAMED:] else [])])
 
 
-def padded(rows: Sequence[Sequence[int]], pad: int) -> Padded:
+def padded(rows: Sequence[Sequence[Token]], pad: int) -> Padded:
     lengths_B = torch.tensor([len(row) for row in rows])
     ids_BL = torch.full((len(rows), int(lengths_B.max())), pad)
     for number, row in enumerate(rows):
-        ids_BL[number, : len(row)] = torch.tensor(row)
+        ids_BL[number, : len(row)] = torch.tensor(ids_of(row))
     return Padded.of(ids_BL, lengths_B, Spelling.of_rows(rows))
 
 

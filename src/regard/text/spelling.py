@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 WORD_BEGINS = 257
 WORD_ENDS = 258
@@ -17,21 +18,26 @@ def letters_of(word: str, longest: int) -> CharacterIds:
     return (WORD_BEGINS, *(1 + byte for byte in word.encode()[: longest - 2]), WORD_ENDS)
 
 
-class UnknownWord(int):
-    """The id of `<unk>`, which also holds the word that it replaces."""
+@dataclass(frozen=True)
+class UnknownWord:
+    """A token outside the vocabulary, with the word that `<unk>` replaces."""
 
+    unk: int
+    """The id of `<unk>`, for models that do not read letters."""
     word: str
     letters: CharacterIds
 
-    def __new__(cls, unk: int, word: str, letters: CharacterIds) -> UnknownWord:
-        token = super().__new__(cls, unk)
-        token.word = word
-        token.letters = letters
-        return token
+
+Token = int | UnknownWord  # the id of a token of the vocabulary, or a word outside it
 
 
-def unknown_in(ids: Sequence[int]) -> Iterator[tuple[int, UnknownWord]]:
+def ids_of(tokens: Sequence[Token]) -> list[int]:
+    """The ids of tokens: that of `<unk>` for each unknown word."""
+    return [token.unk if isinstance(token, UnknownWord) else token for token in tokens]
+
+
+def unknown_in(tokens: Sequence[Token]) -> Iterator[tuple[int, UnknownWord]]:
     """The unknown words among tokens, and their positions."""
-    return (
-        (position, token) for position, token in enumerate(ids) if isinstance(token, UnknownWord)
-    )
+    for position, token in enumerate(tokens):
+        if isinstance(token, UnknownWord):
+            yield position, token

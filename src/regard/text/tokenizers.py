@@ -21,7 +21,7 @@ from regard.text.byte_tokens import bytes_of, characters_of_bytes
 from regard.text.files import TextFile, problem_with
 from regard.text.normalise import Clusters, Span, fold_white_space, nfc, trimmed
 from regard.text.sentencepiece import convert_sentencepiece
-from regard.text.spelling import UnknownWord, letters_of
+from regard.text.spelling import Token, UnknownWord, letters_of
 from regard.text.templates import Slot, Templates, bert_templates, steps_of, templates_in
 from regard.text.vocabularies import MARK, SPECIAL_NAMES, UNK, train_vocabulary
 
@@ -226,10 +226,14 @@ class Tokenizer:
         """The ids of a text, without special tokens around it."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str], letters: int | None = None) -> list[list[int]]:
-        """The ids of each text, on all cores. With `letters`, an `<unk>` is an `UnknownWord` of so
-        many characters."""
-        rows = [self._ids(row) for row in self._encodings(texts, self._tokenizer.encode_batch_fast)]
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, on all cores."""
+        return [self._ids(row) for row in self._encodings(texts, self._tokenizer.encode_batch_fast)]
+
+    def encode_spelled(self, texts: Sequence[str], letters: int | None) -> list[list[Token]]:
+        """The tokens of each text. With `letters`, unknown words keep so many of their characters,
+        for a model that reads them."""
+        rows: list[list[Token]] = [[*ids] for ids in self.encode_batch(texts)]
         if letters is None:
             return rows
         with_unknown = [number for number, ids in enumerate(rows) if self.unk in ids]

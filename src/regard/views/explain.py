@@ -35,11 +35,12 @@ from regard.search.scoring import log_probabilities
 from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
 from regard.tasks.task import (
     Task,
-    encode_each,
+    encode_each_spelled,
     encode_target,
     not_longer,
     readable,
 )
+from regard.text.spelling import Token, ids_of
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 from regard.views.attention import (
@@ -248,10 +249,14 @@ def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> TextPieces:
     return TextPieces(pieces, tuple(starts))
 
 
-def _padded(tokenizer: Tokenizer, ids: Sequence[int], padding: int) -> tuple[Padded, TextPieces]:
-    padded = [*ids, *[tokenizer.pad] * padding]
-    tokens = Padded.of(torch.tensor([padded]), torch.tensor([len(ids)]), Spelling.of_rows([padded]))
-    return tokens, pieces_of(tokenizer, padded)
+def _padded(
+    tokenizer: Tokenizer, tokens: Sequence[Token], padding: int
+) -> tuple[Padded, TextPieces]:
+    lengthened = [*tokens, *[tokenizer.pad] * padding]
+    ids = ids_of(lengthened)
+    spelling = Spelling.of_rows([lengthened])
+    padded = Padded.of(torch.tensor([ids]), torch.tensor([len(tokens)]), spelling)
+    return padded, pieces_of(tokenizer, ids)
 
 
 def _read_text(
@@ -274,9 +279,9 @@ def _read_text(
             places = [place for place, token in enumerate(row.ids) if token == tokenizer.mask]
     else:
         row = Framed(_continued(run, model, given, target, beam), [])
-        places = [*range(len(row.ids))]
+        places = [*range(len(row.tokens))]
         written = [*row.ids[1:], tokenizer.end]
-    tokens, pieces = _padded(tokenizer, row.ids, padding)
+    tokens, pieces = _padded(tokenizer, row.tokens, padding)
     segments_BL = torch.zeros_like(tokens.ids_BL)
     none = torch.zeros(0, dtype=torch.long)
     segments_BL[0, : len(row.segments)] = torch.tensor(row.segments)
@@ -289,7 +294,7 @@ def _read_text(
             states_BLD = model(batch).hidden_BTD
         elif getattr(task, "rewrites", False):
             read, _ = _padded(
-                tokenizer, [*row.ids, tokenizer.end], padding
+                tokenizer, [*row.tokens, tokenizer.end], padding
             )  # from which it then writes the text
             states_BLD = model.reconstruct(
                 replace(batch, text=read.to(device_of(model)))
@@ -314,7 +319,7 @@ def _read_text(
     if config.segments:  # BERT, which reads in both directions
         return replace(reading, source=pieces)
     return replace(
-        reading, inputs=pieces, target=pieces_of(tokenizer, written), whole=len(row.ids) - 1
+        reading, inputs=pieces, target=pieces_of(tokenizer, written), whole=len(row.tokens) - 1
     )
 
 
@@ -325,11 +330,11 @@ def _read_headed(run: Run, model: Any, given: Example) -> tuple[Framed, str, dic
         [predicted] = run.task.answers.predict(model, [given])
     batch = calls[""][0].inputs[0]
     prediction = predicted.to_json()
-    ids = batch.text.row(0)
+    tokens = batch.text.row(0)
     answer = prediction["output"]
     others = {name: value for name, value in prediction.items() if name not in ("input", "output")}
     output = f"{answer:.4f}" if isinstance(answer, float) else str(answer)
-    return Framed(ids, batch.segments_BL[0, : len(ids)].tolist()), output, others
+    return Framed(tokens, batch.segments_BL[0, : len(tokens)].tolist()), output, others
 
 
 def _read_masked(run: Run, model: BERT, given: Example) -> tuple[Framed, str]:
@@ -349,7 +354,7 @@ def _read_masked(run: Run, model: BERT, given: Example) -> tuple[Framed, str]:
 
 def _continued(
     run: Run, model: LanguageModel, given: Example, target: str | None, beam: int | None
-) -> list[int]:
+) -> list[Token]:
     """`</s>`, the text, and its continuation."""
     tokenizer = run.tokenizers["text"]
     longest = getattr(model, "longest", None)
@@ -357,8 +362,8 @@ def _continued(
     if not text.strip():
         raise DecodeError("there is no text", where="input")
     folded = given.with_text(tokenizer.fold(text))
-    [ids] = readable(encode_each(tokenizer, [folded], letters=model.config.letters))
-    prompt = [tokenizer.end, *ids]
+    [tokens] = readable(encode_each_spelled(tokenizer, [folded], model.config.letters))
+    prompt = [tokenizer.end, *tokens]
     readable(not_longer([prompt], None if longest is None else longest - 1, [folded]))
     if beam is None:
         return prompt

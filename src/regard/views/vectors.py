@@ -18,7 +18,7 @@ from regard.models.base import Contextual, Pooling, device_of, pool, refused_poo
 from regard.tasks import task as tasks
 from regard.tasks.masked_language_modeling import GAP, with_gaps
 from regard.tasks.task import Note, Task
-from regard.text.spelling import unknown_in
+from regard.text.spelling import Token, ids_of, unknown_in
 from regard.text.tokenizers import Tokenizer
 
 
@@ -77,8 +77,8 @@ def text_vectors(
     framing = _framing(task, model)
     _check_chosen(model, framing, layer, pooling)
     notes = _notes(task, inputs, encoded, framing)
-    encoded = [ids[: framing.room] for ids in encoded]
-    rows = [framing.frame(ids).ids for ids in encoded]
+    encoded = [tokens[: framing.room] for tokens in encoded]
+    rows = [framing.frame(tokens).tokens for tokens in encoded]
     states = _states(model, rows, tokenizer.pad, layer, pooling)
     if pooling is None:  # without special tokens and padding
         first = framing.before(1)
@@ -99,21 +99,22 @@ def text_vectors(
 
 def _encoded(
     task: Task, model: Contextual, inputs: Sequence[Example], *, gaps: bool
-) -> list[list[int]]:
+) -> list[list[Token]]:
     """The tokens of each text as in training; with `gaps` a masked model reads [MASK] as its
     token."""
     tokenizer = task.tokenizers[task.vocabularies[0]]
     folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
     texts = [tokenizer.fold(given.text) if folds else given.text for given in inputs]
     encoded = [
-        ids or [tokenizer.unk] for ids in tokenizer.encode_batch(texts, model.config.letters)
+        tokens or [tokenizer.unk]
+        for tokens in tokenizer.encode_spelled(texts, model.config.letters)
     ]
     masked = tokenizer.mask is not None and model.config.pretraining == "masked"
     if not (gaps and task.reads_raw_text and masked):
         return encoded
     return [
-        with_gaps(tokenizer, text) if GAP in text else ids
-        for text, ids in zip(texts, encoded, strict=True)
+        [*with_gaps(tokenizer, text)] if GAP in text else tokens
+        for text, tokens in zip(texts, encoded, strict=True)
     ]
 
 
@@ -127,12 +128,12 @@ def _framing(task: Task, model: Contextual) -> Framing:
     return Framing(tokenizer, model.config.segments, longest, source=source)
 
 
-def _spelt(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+def _spelt(tokenizer: Tokenizer, tokens: Sequence[Token]) -> list[str]:
     """The tokens as texts; an unknown word that a model of characters has read is spelt out."""
-    tokens = tokenizer.tokens(ids)
-    for place, token in unknown_in(ids):
-        tokens[place] = token.word
-    return tokens
+    spelt = tokenizer.tokens(ids_of(tokens))
+    for place, token in unknown_in(tokens):
+        spelt[place] = token.word
+    return spelt
 
 
 def _check_chosen(model: Contextual, framing: Framing, layer: int, pooling: Pooling | None) -> None:
@@ -155,7 +156,7 @@ def _check_chosen(model: Contextual, framing: Framing, layer: int, pooling: Pool
 
 
 def _notes(
-    task: Task, inputs: Sequence[Example], encoded: Sequence[Sequence[int]], framing: Framing
+    task: Task, inputs: Sequence[Example], encoded: Sequence[Sequence[Token]], framing: Framing
 ) -> tuple[Note, ...]:
     """Notes on texts that are cut or have no known token, then the task's notes on the others."""
     notes = list[Note]()
@@ -178,7 +179,11 @@ def _notes(
 
 @torch.inference_mode()
 def _states(
-    model: Contextual, rows: Sequence[list[int]], pad: int, layer: int, pooling: Pooling | None
+    model: Contextual,
+    rows: Sequence[Sequence[Token]],
+    pad: int,
+    layer: int,
+    pooling: Pooling | None,
 ) -> list[NDArray[np.float32]]:
     """Per row, the vectors of its tokens followed by those of padding, or with `pooling` one
     vector."""
