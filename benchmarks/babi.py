@@ -28,16 +28,17 @@ from commands import regard
 from regard.data.readers import open_corpus
 from regard.data.stories import Stories
 
-MEAN = {"one by one": 13.8, "joint": 12.4}
-"""Sukhbaatar et al. 2015, means over the 20 tasks."""
-JOINT = [
+PUBLISHED_ERRORS = {"one by one": 13.8, "joint": 12.4}
+"""The mean errors of Sukhbaatar et al. 2015 over the 20 tasks."""
+JOINT_OVERRIDES = [
     "model.preset=joint",
     "model.linear_start=15",
     "training.epochs=60",
     "training.warmup=8000",
     "training.validate_every=4000",
 ]
-"""All 20 tasks at once: the recipe's proportions, with the paper's width and epochs."""
+"""Overrides to train all 20 tasks at once: the recipe's proportions, with the paper's width and
+epochs."""
 REMEMBERED = 50
 
 
@@ -117,7 +118,7 @@ def report(work: Path, asked: argparse.Namespace) -> None:
     cache = work / "cache"
     restarts = f"model.restarts={asked.restarts}"
     if asked.joint:
-        settings = [*files_of(asked.folder, "*"), restarts, *JOINT, *asked.settings]
+        settings = [*files_of(asked.folder, "*"), restarts, *JOINT_OVERRIDES, *asked.settings]
         errors, seconds = measured(work / "joint", "babi", settings, cache)
         show("joint", errors, seconds)
         return
@@ -148,7 +149,11 @@ def report(work: Path, asked: argparse.Namespace) -> None:
 def show(what: str, errors: dict[str, float], seconds: float) -> None:
     for name, error in errors.items():
         print(f"{name:32} {100 * error:6.1f}")
-    paper = f"   (paper {MEAN[what]})" if what in MEAN and len(errors) == 20 else ""
+    paper = (
+        f"   (paper {PUBLISHED_ERRORS[what]})"
+        if what in PUBLISHED_ERRORS and len(errors) == 20
+        else ""
+    )
     print(
         f"{what:32} {100 * statistics.mean(errors.values()):6.1f}{paper}   {seconds:.0f} s of "
         "training"

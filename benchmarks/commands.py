@@ -1,5 +1,5 @@
-"""Shared by the benchmarks: call `regard` as users do, read the log of a run, plan the number of
-updates for a time."""
+"""Functions shared by the benchmarks: call `regard` as users do, read the log of a run, plan the
+number of updates for a given time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-TRIED = 100
+TRIAL_STEPS = 100
 """Steps of the short training that measures the time of a step."""
 VALIDATIONS = 8
-RESERVE = 0.05
+RESERVED_SHARE = 0.05
 """Share of the time reserved for validations and checkpoints beyond the one that was timed."""
 
 
@@ -71,10 +71,10 @@ def step_seconds(
     cache: Path,
     folder: Path | None = None,
     *,
-    tried: int = TRIED,
+    tried: int = TRIAL_STEPS,
 ) -> tuple[float, float]:
-    """Of a short training: the seconds per update after warm-up, and the seconds of everything
-    else."""
+    """Two times of a short training: the seconds per update after warm-up, and the seconds of
+    everything else."""
     short = [
         "training.epochs=null",
         f"training.steps={tried}",
@@ -93,8 +93,10 @@ def fitting(
 ) -> list[str]:
     """Overrides for a training that takes about this long in total, with a few validations."""
     a_step, besides = step_seconds(recipe, changes, work / "short", work / "cold", folder)
-    steps = int(((1 - RESERVE) * seconds - besides) / a_step)
-    assert steps > TRIED, f"{seconds:.0f} s are too few: {besides:.0f} s go by without an update"
+    steps = int(((1 - RESERVED_SHARE) * seconds - besides) / a_step)
+    assert steps > TRIAL_STEPS, (
+        f"{seconds:.0f} s are too few: {besides:.0f} s go by without an update"
+    )
     return [
         "training.epochs=null",
         f"training.steps={steps}",

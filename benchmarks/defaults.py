@@ -32,10 +32,14 @@ from regard.recipes.shipped import shipped_text
 from regard.runs import Run
 from regard.training.train import train
 
-FORMER = ["training.schedule=inverse_sqrt", "training.warmup=0", "training.learning_rate=0.001"]
+FORMER_DEFAULTS = [
+    "training.schedule=inverse_sqrt",
+    "training.warmup=0",
+    "training.learning_rate=0.001",
+]
 """The defaults of version 1; a task with a head had `schedule: linear`, and a Transformer `norm:
 post`."""
-SHORT = {"decode": 0, "samples": 0, "device": "cpu"}
+SHORT_TRAINING = {"decode": 0, "samples": 0, "device": "cpu"}
 
 
 def tatoeba(folder: Path, model: Tree) -> Tree:
@@ -49,7 +53,7 @@ def tatoeba(folder: Path, model: Tree) -> Tree:
         },
         "tokenizer": {"kind": "bpe", "vocabulary": 4000},
         "model": model,
-        "training": {"steps": 250, "batch_tokens": 1024, **SHORT},
+        "training": {"steps": 250, "batch_tokens": 1024, **SHORT_TRAINING},
     }
 
 
@@ -67,7 +71,7 @@ def multi30k(folder: Path, model: Tree) -> Tree:
         "data": data,
         "tokenizer": {"kind": "bpe", "vocabulary": 8000},
         "model": model,
-        "training": {"steps": 150, "batch_tokens": 1024, **SHORT},
+        "training": {"steps": 150, "batch_tokens": 1024, **SHORT_TRAINING},
     }
 
 
@@ -102,7 +106,7 @@ def books(folder: Path, model: Tree) -> Tree:
         },
         "tokenizer": {"kind": "wordpiece" if masked else "bpe", "vocabulary": 4000},
         "model": model,
-        "training": {"steps": 250, "batch_tokens": 1024, **SHORT},
+        "training": {"steps": 250, "batch_tokens": 1024, **SHORT_TRAINING},
     }
 
 
@@ -126,13 +130,17 @@ TRANSFORMER = "Transformer tiny, Tatoeba"
 BILSTM = "BiLSTM tiny, NSMC"
 CNN = "CNN small, NSMC"
 BERT = "BERT tiny from scratch, NSMC"
-HEADED = (
+CASES_WITH_HEADS = (
     "BiLSTM tiny, NSMC",
     "BiLSTM small, NSMC",
     "CNN small, NSMC",
     "BERT tiny from scratch, NSMC",
 )
-HAS_NORM = ("Transformer tiny, Tatoeba", "Transformer 3+3 x 256, Multi30k", "GPT tiny, books")
+CASES_WITH_NORM = (
+    "Transformer tiny, Tatoeba",
+    "Transformer 3+3 x 256, Multi30k",
+    "GPT tiny, books",
+)
 RATES = ("0.001", "0.003", "0.01")
 SCHEDULES = ("wsd", "linear", "cosine", "constant")
 TASKS = {
@@ -197,8 +205,11 @@ def _last_validation(run: Run) -> dict[str, float]:
 def cases(measured: Measurements) -> Iterator[list[str]]:
     yield ["recipe", "metric", "former defaults", "today's"]
     for name, (_, _, metric) in CASES.items():
-        before = [*FORMER, *(["training.schedule=linear"] if name in HEADED else [])]
-        before += ["model.norm=post"] if name in HAS_NORM else []
+        before = [
+            *FORMER_DEFAULTS,
+            *(["training.schedule=linear"] if name in CASES_WITH_HEADS else []),
+        ]
+        before += ["model.norm=post"] if name in CASES_WITH_NORM else []
         yield [
             name,
             metric,
@@ -222,7 +233,7 @@ def schedules(measured: Measurements) -> Iterator[list[str]]:
 
 
 def warmups(measured: Measurements) -> Iterator[list[str]]:
-    """At the same learning rate."""
+    """Compare warm-ups at the same learning rate."""
     shares = ("0", "0.1")
     yield ["recipe, rate 1e-3", *(f"warmup {share}" for share in shares)]
     for name in (BILSTM, CNN, BERT):
@@ -231,7 +242,7 @@ def warmups(measured: Measurements) -> Iterator[list[str]]:
 
 
 def batches(measured: Measurements) -> Iterator[list[str]]:
-    """The same number of tokens in all."""
+    """Compare batch sizes with the same total number of tokens."""
     sizes = {512: 500, 1024: 250, 4096: 62}
     yield ["recipe", *(f"{steps} x {tokens:,} tokens" for tokens, steps in sizes.items())]
     for name in (BILSTM, CNN):
@@ -280,9 +291,9 @@ def tasks(measured: Measurements) -> Iterator[list[str]]:
 
 
 def shortest(recipe: Tree) -> Tree:
-    """What a user must give: the task, the data and its tokens, the kind and size of the model, the
-    batch."""
-    model = {name: value for name, value in recipe["model"].items() if name in ESSENTIAL}
+    """The settings that a user must give: the task, the data and its tokens, the kind and size of
+    the model, the batch."""
+    model = {name: value for name, value in recipe["model"].items() if name in ESSENTIAL_FIELDS}
     batch = {
         name: value
         for name, value in recipe["training"].items()
@@ -294,7 +305,7 @@ def shortest(recipe: Tree) -> Tree:
     return {**kept, "model": model, "training": batch}
 
 
-ESSENTIAL = (
+ESSENTIAL_FIELDS = (
     "kind",
     "preset",
     "images",
@@ -311,8 +322,7 @@ ESSENTIAL = (
 
 
 def _share(metric: str, ours: float, theirs: float) -> float:
-    """What ours reaches of theirs: of an accuracy, or of the probability of a token, 1 /
-    perplexity."""
+    """Our result as a share of theirs: accuracies, or probabilities of a token (1 / perplexity)."""
     if metric == "perplexity":
         return theirs / ours
     return (1 - ours) / (1 - theirs) if metric == "error" else ours / theirs

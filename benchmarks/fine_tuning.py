@@ -41,7 +41,7 @@ from commands import regard, summary, training_seconds
 
 @dataclass(frozen=True)
 class Job:
-    """A task, its data and its training; `ours` is what regard has beyond the plain loop."""
+    """A task, its data and its training; `ours` are regard's settings beyond the plain loop."""
 
     task: str
     metric: str
@@ -49,16 +49,16 @@ class Job:
     test: dict[str, Any]
     epochs: int
     examples: int
-    """Examples in a batch of the peer."""
+    """Examples per batch of the peer."""
     tokens: int
-    """Tokens in a batch of ours: about as many examples."""
+    """Tokens per batch of regard: about as many examples."""
     aim: float
     warmup: int
-    """Warm-up steps: about a tenth of all, as the peer has."""
+    """Warm-up steps: about a tenth of all, like the peer."""
     data: dict[str, Any] = field(default_factory=dict)
     rate: float = 1e-4
     ours: dict[str, Any] = field(default_factory=dict)
-    """Sections of the recipe, beyond OURS."""
+    """Sections of the recipe beyond REGARD_SETTINGS."""
     after: str = ""
     """Another of JOBS, on which our model is trained first."""
 
@@ -69,12 +69,12 @@ def glue(name: str, part: str, **columns: Any) -> dict[str, Any]:
 
 MRPC = {"first": "#1 String", "second": "#2 String", "label": "Quality"}
 STSB = {"first": "sentence1", "second": "sentence2", "label": "score"}
-LIKENESS = "stsb-without-mrpc.tsv"
-"""STS-B's training pairs but for those taken from MRPC (`MSRpar`), 48 of which are in MRPC's dev
+SIMILARITY_FILE = "stsb-without-mrpc.tsv"
+"""STS-B's training pairs without those taken from MRPC (`MSRpar`), 48 of which are in MRPC's dev
 part."""
-MADE = ("train.json", LIKENESS)
+DERIVED_FILES = ("train.json", SIMILARITY_FILE)
 """Files made from those in FOLDER."""
-MEAN = {"pooling": "mean"}
+MEAN_POOLING = {"pooling": "mean"}
 """These weights were trained with mean pooling; their pooler is untrained."""
 JOBS = {
     "sst2": Job(
@@ -87,7 +87,7 @@ JOBS = {
         512,
         0.91,
         500,
-        ours={"head": MEAN},
+        ours={"head": MEAN_POOLING},
     ),
     "stsb": Job(
         "regression",
@@ -99,7 +99,7 @@ JOBS = {
         1024,
         0.87,
         70,
-        ours={"head": MEAN | {"apart": True}},
+        ours={"head": MEAN_POOLING | {"apart": True}},
     ),
     "mrpc": Job(
         "classification",
@@ -111,20 +111,20 @@ JOBS = {
         1792,
         0.84,
         70,
-        ours={"head": MEAN, "training": {"learning_rate": 2e-4}},
+        ours={"head": MEAN_POOLING, "training": {"learning_rate": 2e-4}},
         after="likeness",
     ),
     "likeness": Job(
         "regression",
         "pearson",
-        {"file": LIKENESS, **STSB},
+        {"file": SIMILARITY_FILE, **STSB},
         glue("STS-B", "dev", **STSB),
         4,
         32,
         1024,
         0.0,
         60,
-        ours={"head": MEAN},
+        ours={"head": MEAN_POOLING},
     ),
     "conll": Job(
         "tagging",
@@ -153,18 +153,18 @@ JOBS = {
     ),
 }
 TASKS = [name for name in JOBS if name != "likeness"]
-OURS: dict[str, Any] = {
+REGARD_SETTINGS: dict[str, Any] = {
     "model": {"attention_dropout": 0.0},
     "head": {"layer_decay": 0.9},
     "training": {"ema": 0.99, "label_smoothing": 0.0},
 }
-"""Beyond the plain loop: no dropout on attention, so that a GPU can pack a batch; rates by layer;
-averaged weights."""
+"""Settings beyond the plain loop: no dropout on attention, so that a GPU can pack a batch; rates by
+layer; averaged weights."""
 HELD_OUT = {"validation": {"split": 0.1}, "test": {"split": 0.1}}
-FEW_ROWS = 50
-"""Examples of the validation at the end, which selects nothing."""
-SETTLED = 10
-"""Updates before the clock starts: the first ones load kernels."""
+VALIDATION_EXAMPLES = 50
+"""Number of examples for the validation at the end, which selects nothing."""
+WARM_UP_UPDATES = 10
+"""Number of updates before the clock starts, since the first ones load kernels."""
 
 
 def minilm() -> Path:
@@ -215,18 +215,21 @@ def stsb_without_mrpc(folder: Path, work: Path) -> None:
     )
     source = header.split("\t").index("filename")
     kept = [row for row in rows if row.split("\t")[source] != "MSRpar"]
-    (work / LIKENESS).write_text("\n".join([header, *kept]) + "\n")
+    (work / SIMILARITY_FILE).write_text("\n".join([header, *kept]) + "\n")
 
 
 def recipe_of(job: Job, options: argparse.Namespace, work: Path) -> dict[str, Any]:
     """The recipe for `regard train`."""
 
     def placed(corpus: dict[str, Any]) -> dict[str, Any]:
-        file = (work if corpus["file"] in MADE else options.folder) / corpus["file"]
+        file = (work if corpus["file"] in DERIVED_FILES else options.folder) / corpus["file"]
         return corpus | {"file": str(file.absolute()), "size": options.rows}
 
-    test = {"validation": placed(job.test) | {"size": FEW_ROWS}, "test": placed(job.test)}
-    own = {name: OURS[name] | job.ours.get(name, {}) for name in OURS}
+    test = {
+        "validation": placed(job.test) | {"size": VALIDATION_EXAMPLES},
+        "test": placed(job.test),
+    }
+    own = {name: REGARD_SETTINGS[name] | job.ours.get(name, {}) for name in REGARD_SETTINGS}
     training = {
         "init": str(work / "base"),
         "epochs": job.epochs,
@@ -235,7 +238,7 @@ def recipe_of(job: Job, options: argparse.Namespace, work: Path) -> dict[str, An
         "warmup": job.warmup,
         "device": options.device,
         "validate_every": 1_000_000,
-        "log_every": SETTLED,
+        "log_every": WARM_UP_UPDATES,
     }
     data = {"train": placed(job.train), **(HELD_OUT if options.held_out else test), **job.data}
     return {"task": job.task, "data": data, **own, "training": training | own["training"]}
@@ -249,7 +252,7 @@ def trained(name: str, seed: int, work: Path, changes: list[str], part: str) -> 
 
 
 def ours(name: str, seed: int, work: Path, changes: list[str]) -> float:
-    """The metric."""
+    """The metric that regard reaches."""
     if first := JOBS[name].after:
         changes = [f"training.init={trained(first, seed, work, [], f'before-{name}')}", *changes]
     run = trained(name, seed, work, changes, "quality")
@@ -333,7 +336,7 @@ def speed(work: Path, options: argparse.Namespace) -> None:
             )
             once = [*head, *options.set, "training.epochs=1"]
             run = trained(name, seed, work, once, "speed")
-            times[0].append(training_seconds(run, after=SETTLED))
+            times[0].append(training_seconds(run, after=WARM_UP_UPDATES))
             shutil.rmtree(run)
             times[1].append(peers(name, seed, options, False, 1)["seconds"])
             times[2].append(peers(name, seed, options, True, 1)["seconds"])

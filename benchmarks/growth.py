@@ -124,7 +124,7 @@ def main() -> None:
 
 
 def draw(found: dict[str, dict[int, float]], path: Path) -> None:
-    """One panel a thing that grows; training on a scale of its own."""
+    """One panel per size that grows; training has a scale of its own."""
     plt.rcParams["svg.fonttype"] = "none"
     figure, axes = plt.subplots(1, len(found), figsize=(15, 3), constrained_layout=True)
     for place, ((title, speeds), axis) in enumerate(zip(found.items(), axes, strict=True)):

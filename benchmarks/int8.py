@@ -29,9 +29,9 @@ import torch
 import regard
 from regard.text.files import open_text
 
-ROWS = 32
-LONGEST = 128
-"""Sentences in a batch of CTranslate2, and the most tokens that it may write."""
+MAX_SENTENCES = 32
+MAX_OUTPUT_TOKENS = 128
+"""Sentences per batch of CTranslate2, and the most tokens that it may write."""
 
 
 def main() -> None:
@@ -111,7 +111,10 @@ def peers(
 
         def translate(translator: Any = translator) -> list[str]:
             results = translator.translate_batch(
-                texts, beam_size=beam, max_batch_size=ROWS, max_decoding_length=LONGEST
+                texts,
+                beam_size=beam,
+                max_batch_size=MAX_SENTENCES,
+                max_decoding_length=MAX_OUTPUT_TOKENS,
             )
             target = tokenizers["target"]
             return [target.decode(target.token_ids(result.hypotheses[0])) for result in results]

@@ -1,4 +1,4 @@
-"""One short sentence a request to a classifier of MiniLM's size that stays loaded, on the CPU.
+"""One short sentence per request to a classifier of MiniLM's size that stays loaded, on the CPU.
 
     OMP_NUM_THREADS=1 python benchmarks/latency.py [--count 100]
     python benchmarks/latency.py --loading        # the share of checksums in loading a BERT-base and a cached corpus

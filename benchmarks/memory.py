@@ -66,7 +66,7 @@ def write_text(path: Path, megabytes: float) -> None:
 
 
 def family(process: int) -> list[int]:
-    """A process and all that it has started."""
+    """A process and all its descendants."""
     try:  # any thread may have started some
         children = [
             one
@@ -79,7 +79,7 @@ def family(process: int) -> list[int]:
 
 
 def anonymous_memory(process: int) -> int:
-    """Bytes of RssAnon of a process."""
+    """The anonymous memory (RssAnon) of a process, in bytes."""
     try:
         for line in Path(f"/proc/{process}/status").read_text().splitlines():
             if line.startswith("RssAnon"):
@@ -96,8 +96,8 @@ Curve = list[tuple[float, float]]
 def run(
     command: Sequence[str], folder: Path, until: Path | None = None, **environment: str
 ) -> tuple[Curve, str]:
-    """The memory of all processes of a command, and what it prints; it is killed once there is a
-    file `until`."""
+    """The memory of all processes of a command, and its output; the command is killed once there is
+    a file `until`."""
     surroundings = os.environ | {"REGARD_CACHE": str(folder / "cache"), **environment}
     curve: Curve = [(time.time(), 0)]
     with subprocess.Popen(
@@ -148,7 +148,7 @@ TEXT = [
 def train(
     folder: Path, name: str, recipe: Sequence[str], *options: str, until: Path | None = None
 ) -> Curve:
-    """20 steps into a run folder."""
+    """Train 20 steps into a run folder."""
     few = ["training.steps=20", "training.log_every=1", "training.checkpoint_every=5"]
     command = [
         "-m",

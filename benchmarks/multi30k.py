@@ -23,35 +23,35 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-QUALITY = (
+QUALITY_RUNS = (
     ("multi30k-transformer",),
     ("multi30k-bahdanau", "multi30k-rnn"),
     ("multi30k-luong", "multi30k-self-attention"),
 )
 """Recipes that are trained in parallel, each with all its seeds."""
 SOURCES = "multi30k/test_2016_flickr.en.gz"
-SHORT = [
+SHORT_TRAINING = [
     "training.batch_tokens=16384",
     "training.ema=null",
     "training.precision=bf16",
     "training.validate_every=10000",
     "training.decode=0",
 ]
-TIME = {
+TIMED_RECIPES = {
     "multi30k-transformer": [
-        *SHORT,
+        *SHORT_TRAINING,
         "training.steps=550",
         "training.warmup=120",
         "model.dropout=0.2",
     ],
     "multi30k-bahdanau": [
-        *SHORT,
+        *SHORT_TRAINING,
         "training.steps=380",
         "training.learning_rate=3.0e-3",
         "model.dropout=0.3",
     ],
 }
-PEER = {"multi30k-transformer": (34.7, 170), "multi30k-bahdanau": (29.2, 170)}
+PEER_RESULTS = {"multi30k-transformer": (34.7, 170), "multi30k-bahdanau": (29.2, 170)}
 """JoeyNMT on one H200, same data and metric: BLEU, seconds."""
 
 
@@ -106,7 +106,7 @@ def quality(folder: Path, work: Path, seeds: int, recipes: list[str], changes: l
         "| decoding, tokens/s |"
     )
     print("|---|---|---|---|---|---|---|")
-    for group in [[name for name in group if name in recipes] for group in QUALITY]:
+    for group in [[name for name in group if name in recipes] for group in QUALITY_RUNS]:
         runs = {
             (recipe, seed): work / f"{recipe}-{seed}"
             for recipe in group
@@ -169,7 +169,7 @@ def time_to_quality(folder: Path, work: Path) -> None:
         "peer's |"
     )
     print("|---|---|---|---|---|")
-    for recipe, overrides in TIME.items():
+    for recipe, overrides in TIMED_RECIPES.items():
         run = work / f"{recipe}-time"
         started = time.perf_counter()
         finished(
@@ -184,7 +184,7 @@ def time_to_quality(folder: Path, work: Path) -> None:
             )
         )
         seconds = time.perf_counter() - started
-        mark, limit = PEER[recipe]
+        mark, limit = PEER_RESULTS[recipe]
         found = bleu(run, folder, work / "cache")
         print(
             f"| {recipe} | {found:.2f} | {seconds:.1f} | {mark} in {limit} s | "
@@ -199,14 +199,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", choices=["quality", "time"])
     parser.add_argument(
-        "--recipes", nargs="+", default=[name for group in QUALITY for name in group]
+        "--recipes", nargs="+", default=[name for group in QUALITY_RUNS for name in group]
     )
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         if options.only != "quality":
             finished(
-                regard("check", QUALITY[0][0], folder=options.folder, cache=Path(work) / "cache")
+                regard(
+                    "check", QUALITY_RUNS[0][0], folder=options.folder, cache=Path(work) / "cache"
+                )
             )  # wakes the GPU
             time_to_quality(options.folder, Path(work))
         if options.only != "time":

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from fine_tuning import JOBS, SETTLED, Job, squad_train
+from fine_tuning import JOBS, WARM_UP_UPDATES, Job, squad_train
 from torch import Tensor
 from transformers import (
     AutoModelForQuestionAnswering,
@@ -34,7 +34,7 @@ from transformers import (
 )
 
 Features = dict[str, list[int] | int | float]
-PADDED = {"input_ids": 0, "token_type_ids": 0, "attention_mask": 0, "labels": -100}
+PADDING_VALUES = {"input_ids": 0, "token_type_ids": 0, "attention_mask": 0, "labels": -100}
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 SORTED_CHUNK = 50
 """Number of batches in a chunk that is sorted by length."""
@@ -50,7 +50,7 @@ LONGEST_ANSWER = 30
 
 @dataclass(frozen=True)
 class Peer:
-    """What the loop trains on, how many labels there are, and how its model is measured."""
+    """The data of the loop, the number of labels, and the measure of its model."""
 
     rows: list[Features]
     labels: int
@@ -83,12 +83,14 @@ def batches(
 
 
 def collated(batch: Sequence[Features], device: str) -> dict[str, Tensor]:
-    """Padded to the longest."""
+    """Rows padded to the longest."""
     longest = max(len(row["input_ids"]) for row in batch)
     tensors = {}
     for name, first in batch[0].items():
         if isinstance(first, list):
-            values = [[*row[name], *[PADDED[name]] * (longest - len(row[name]))] for row in batch]
+            values = [
+                [*row[name], *[PADDING_VALUES[name]] * (longest - len(row[name]))] for row in batch
+            ]
         else:
             values = [row[name] for row in batch]
         tensors[name] = torch.tensor(values).to(device, non_blocking=True)
@@ -137,7 +139,7 @@ def train(
     done = 0
     for _ in range(epochs):
         for batch in batches(rows, size, by_length=by_length, draw=draw):
-            if done == SETTLED:
+            if done == WARM_UP_UPDATES:
                 started = now(device)
                 before = done
             with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
@@ -189,7 +191,7 @@ def texts_of(folder: Path, part: dict[str, Any]) -> tuple[list[tuple[str, ...]],
 
 
 def labelled(job: Job, folder: Path, tokenizer: Any) -> Peer:
-    """Classes or numbers."""
+    """Examples with classes or numbers."""
     (texts, labels), (test_texts, test_labels) = (
         texts_of(folder, part) for part in (job.train, job.test)
     )
@@ -200,7 +202,7 @@ def labelled(job: Job, folder: Path, tokenizer: Any) -> Peer:
         found = tokenizer(
             *map(list, zip(*rows, strict=True)), truncation=True, max_length=MAX_LENGTH
         )
-        kept = [name for name in PADDED if name in found]
+        kept = [name for name in PADDING_VALUES if name in found]
         return [
             {**{name: found[name][row] for name in kept}, "labels": number(label)}
             for row, label in enumerate(labels)
@@ -249,7 +251,7 @@ def as_iob2(tags: list[str]) -> list[str]:
 
 
 def tagged(job: Job, folder: Path, tokenizer: Any) -> Peer:
-    """The first piece of each word has its tag."""
+    """Examples with a tag on the first piece of each word."""
     train, test = (sentences_of(folder, part) for part in (job.train, job.test))
     names = sorted({tag for _, tags in train for tag in tags})
 
@@ -267,7 +269,7 @@ def tagged(job: Job, folder: Path, tokenizer: Any) -> Peer:
             for word in found.word_ids(row):
                 labels.append(-100 if word is None or word == before else names.index(tags[word]))
                 before = word
-            kept = {name: found[name][row] for name in PADDED if name in found}
+            kept = {name: found[name][row] for name in PADDING_VALUES if name in found}
             rows.append({**kept, "labels": labels})
         return rows
 
@@ -333,11 +335,11 @@ def windows_of(questions: list[dict[str, Any]], tokenizer: Any) -> Any:
 
 
 def answered(job: Job, folder: Path, tokenizer: Any) -> Peer:
-    """Windows of the context, start and end of the answer in each; 0, 0 where it is not."""
+    """Windows of the context, with start and end of the answer in each; 0, 0 if it is not there."""
     train, test = (questions_of(folder, part) for part in (job.train, job.test))
 
     def row_of(found: Any, row: int) -> Features:
-        return {name: found[name][row] for name in PADDED if name in found}
+        return {name: found[name][row] for name in PADDING_VALUES if name in found}
 
     def trained() -> list[Features]:
         found = windows_of(train, tokenizer)
@@ -403,7 +405,7 @@ def best_span(start_L: Tensor, end_L: Tensor, parts: list[int | None]) -> tuple[
 
 
 def token_f1(found: str, truth: str) -> float:
-    """The official script's, with its normalisation."""
+    """F1 as the official script computes it, with its normalisation."""
 
     def words(text: str) -> list[str]:
         text = "".join(sign for sign in text.lower() if sign not in string.punctuation)

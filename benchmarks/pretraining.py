@@ -31,13 +31,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from commands import TRIED, VALIDATIONS, events, regard, step_seconds, summary, training_seconds
+from commands import (
+    TRIAL_STEPS,
+    VALIDATIONS,
+    events,
+    regard,
+    step_seconds,
+    summary,
+    training_seconds,
+)
 
 RECIPES = Path(__file__).parent.parent / "docs" / "what-pretraining-buys"
 PRETRAINED = ("lstm_lm", "elmo", "gpt", "bert")
 MODELS = ("bilstm", "cnn", *PRETRAINED)
 STARTS = ("from scratch", "pre-trained")
-SCRATCH = {
+SCRATCH_OVERRIDES = {
     "lstm_lm": ["training.learning_rate=1.0e-3", "head.layer_decay=1.0"],
     "elmo": ["training.learning_rate=1.0e-3", "head.freeze=0"],
     "gpt": ["training.learning_rate=5.0e-4", "head.layer_decay=1.0", "head.auxiliary=0.0"],
@@ -47,7 +55,7 @@ SCRATCH = {
 EPOCHS_FROM_SCRATCH = 15
 ALL_LABELS = {"batch_tokens": 4096, "warmup": 200}
 EPOCHS_OF_ALL = {"pre-trained": 3, "from scratch": 5}
-"""With 150,000 labelled reviews instead of 2,000."""
+"""Epochs with 150,000 labelled reviews instead of 2,000."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,7 @@ def with_tokenizer(options: argparse.Namespace) -> list[str]:
 
 
 def learn_tokenizer(options: argparse.Namespace) -> None:
-    """One update of the smallest BERT, whose run has the tokenizer."""
+    """Train the smallest BERT for one update; its run has the tokenizer."""
     if not (options.keep / "tokenizer/last").exists():
         shutil.rmtree(options.keep / "tokenizer", ignore_errors=True)
         small = [*options.set, "model.preset=tiny", "training.steps=1", "training.warmup=0"]
@@ -169,7 +177,7 @@ def changes_of(learner: Learner, table: Path, options: argparse.Namespace) -> li
                 f"model={json.dumps(sizes)}",
                 f"training.epochs={EPOCHS_FROM_SCRATCH}",
             ]
-            changes += SCRATCH[learner.model]
+            changes += SCRATCH_OVERRIDES[learner.model]
     if options.labels == "all":
         changes += [f"training.{name}={value}" for name, value in ALL_LABELS.items()]
         changes += [f"training.epochs={EPOCHS_OF_ALL[learner.start]}"]
@@ -258,7 +266,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, help="for a trial: only the first N unlabelled reviews")
     parser.add_argument("--test-rows", type=int, help="for a trial: only the first N test reviews")
     parser.add_argument(
-        "--tried", type=int, default=TRIED, help="updates that measure the time of one"
+        "--tried", type=int, default=TRIAL_STEPS, help="updates that measure the time of one"
     )
     options = parser.parse_args()
     options.folder = options.folder.absolute()

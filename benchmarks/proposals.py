@@ -25,7 +25,7 @@ import regard
 
 # training file and its rows, test file and its rows, columns of the texts, that of the label, a
 # header?
-SETS = {
+DATA_SETS = {
     "nsmc": ("nsmc/ratings_train.tsv", 20_000, "nsmc/ratings_test.tsv", 10_000, [1], 2, True),
     "nsmc_large": ("nsmc/ratings_train.tsv", 50_000, "nsmc/ratings_test.tsv", 10_000, [1], 2, True),
     "imdb": ("imdb/train.tsv", 10_000, "imdb/test.tsv", 5_000, [2], 1, False),
@@ -66,9 +66,9 @@ SETS = {
         True,
     ),
 }
-CONLL = {"conll": ("conll2003_en/eng.train", 4_000, "conll2003_en/eng.testb", 3_453)}
+CONLL_FILES = {"conll": ("conll2003_en/eng.train", 4_000, "conll2003_en/eng.testb", 3_453)}
 """Files of tagged sentences, and how many of them."""
-SHOWN = ("accuracy", "f1_macro", "pearson", "spearman", "f1")
+SHOWN_METRICS = ("accuracy", "f1_macro", "pearson", "spearman", "f1")
 Rows = list[list[str]]
 
 
@@ -79,7 +79,7 @@ def opened(file: Path) -> Iterator[str]:
 
 def rows_of(name: str, data: Path) -> tuple[Rows, Rows]:
     """The rows of a set, text or texts and label: those to learn from and those to measure with."""
-    file, size, other, other_size, texts, label, header = SETS[name]
+    file, size, other, other_size, texts, label, header = DATA_SETS[name]
 
     def read(file: str) -> Rows:
         lines = opened(data / file)
@@ -116,7 +116,7 @@ def write_rows(name: str, data: Path, folder: Path) -> tuple[Path, Path]:
 
 def write_sentences(name: str, data: Path, folder: Path) -> tuple[Path, Path]:
     """The files of a set of tagged sentences."""
-    train, train_size, test, test_size = CONLL[name]
+    train, train_size, test, test_size = CONLL_FILES[name]
     for file, part, size in ((train, "train.conll", train_size), (test, "test.conll", test_size)):
         text = "".join(line for line in opened(data / file) if not line.startswith("-DOCSTART-"))
         sentences = islice(filter(None, map(str.strip, text.split("\n\n"))), size)
@@ -125,11 +125,11 @@ def write_sentences(name: str, data: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def main(data: Path, out: Path, *names: str) -> None:
-    for given in names or (*SETS, *CONLL):
+    for given in names or (*DATA_SETS, *CONLL_FILES):
         name, _, seed = given.partition(":")
         folder = out / given.replace(":", "-")
         folder.mkdir(parents=True, exist_ok=True)
-        write = write_sentences if name in CONLL else write_rows
+        write = write_sentences if name in CONLL_FILES else write_rows
         train, test = write(name, data, folder)
         recipe = folder / "recipe.yaml"
         run = folder / "run"
@@ -144,7 +144,7 @@ def main(data: Path, out: Path, *names: str) -> None:
             "model": measured["baseline"]["model"],
             "minutes": round(minutes, 1),
         }
-        for metric in filter(measured["baseline"].__contains__, SHOWN):
+        for metric in filter(measured["baseline"].__contains__, SHOWN_METRICS):
             row[metric] = [
                 round(measured[metric], 4),
                 round(measured["baseline"][metric], 4),

@@ -27,13 +27,18 @@ from pathlib import Path
 from memory import peak, run, seconds, write_corpus
 
 CORES = len(os.sched_getaffinity(0))
-TINY = ["model.preset=tiny", "training.average=1", "training.decode=0", "training.device=cpu"]
+TINY_OVERRIDES = [
+    "model.preset=tiny",
+    "training.average=1",
+    "training.decode=0",
+    "training.device=cpu",
+]
 
 
 # Measured here
 
 
-PREPARE = """
+PREPARATION_PROGRAM = """
 import sys, time
 from pathlib import Path
 from regard.recipes.loading import load_recipe
@@ -58,7 +63,7 @@ if __name__ == "__main__":
 def tokenise(options: argparse.Namespace, folder: Path) -> None:
     """The first chunk is not timed: in it the processes start."""
     write_corpus(folder, options.pairs)
-    (folder / "prepare.py").write_text(PREPARE)
+    (folder / "prepare.py").write_text(PREPARATION_PROGRAM)
     ways = {
         "1 process, 1 thread": ("1", "false"),
         f"1 process, {CORES} threads of tokenizers": ("1", "true"),
@@ -96,7 +101,7 @@ def predict(options: argparse.Namespace, folder: Path) -> None:
         "regard",
         "train",
         "dates",
-        *TINY,
+        *TINY_OVERRIDES,
         f"training.steps={options.steps}",
         "--out",
         "run",
@@ -203,7 +208,7 @@ def train(options: argparse.Namespace, folder: Path) -> None:
                 "regard",
                 "train",
                 "dates",
-                *TINY,
+                *TINY_OVERRIDES,
                 f"training.steps={options.steps}",
                 every,
             ]
@@ -235,7 +240,7 @@ class Cluster:
     number."""
     node: int = 8
     bucket: float = 25e6
-    """Bytes that DDP reduces at once."""
+    """Bytes that DDP reduces together."""
 
     def all_reduce(self, size: float, gpus: int) -> float:
         """Seconds: reduce-scatter and all-gather within the nodes, and of an eighth between
@@ -258,15 +263,15 @@ class Training:
     name: str
     parameters: float
     tokens_per_second: float
-    """Of one H200."""
+    """Tokens per second of one H200."""
     tokens: float
-    """To train on, in all."""
+    """Tokens to train on in total."""
     at_once: float
-    """Tokens of a step that are known to train as well as fewer."""
+    """The largest number of tokens per step known to train as well as smaller ones."""
     sharded: bool = False
-    """FSDP2 instead of DDP."""
+    """Whether FSDP2 is used instead of DDP."""
     batch: float = 24_576
-    """Tokens that a GPU was measured with."""
+    """The tokens per batch with which a GPU was measured."""
 
     def step(self, gpus: int, cluster: Cluster, tokens: float) -> tuple[float, float]:
         """Seconds of computing so many tokens on each GPU, and of communication that it does not

@@ -72,7 +72,7 @@ def resident() -> int:
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
-    """Peak memory of a call, above what was held before it."""
+    """Peak memory of a call, beyond the memory in use before it."""
     if device.type == "cuda":
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()

@@ -1,4 +1,4 @@
-"""Sentences a second of `regard serve` with 1, 8 and 64 clients, in two races.
+"""Sentences per second of `regard serve` with 1, 8 and 64 clients, in two races.
 
     python benchmarks/serving.py [--seconds 5] [--rounds 3] [--clients 1 8 64] [--preset small]
     python benchmarks/serving.py --classifier [--seconds 5] [--rounds 3] [--clients 1 8 64]
@@ -71,7 +71,7 @@ async def client(
 async def clients(
     port: int, sentences: Sequence[str], count: int, seconds: float
 ) -> tuple[float, list[float]]:
-    """Sentences a second, and the seconds of each."""
+    """Sentences per second, and the seconds of each."""
     started = time.perf_counter()
     known = dict[str, object]()
     parts = await asyncio.gather(
@@ -82,14 +82,14 @@ async def clients(
 
 
 def cpu_seconds(process: int) -> float:
-    """Of all its threads so far; 0 where there is no /proc."""
+    """The CPU seconds of all threads of a process so far; 0 without /proc."""
     file = Path(f"/proc/{process}/stat")
     fields = file.read_text().rpartition(")")[2].split() if file.exists() else ["0"] * 13
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory(process: int) -> float:
-    """Its megabytes in memory; 0 where there is no /proc."""
+    """The memory of a process in MB; 0 without /proc."""
     file = Path(f"/proc/{process}/statm")
     return (
         int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

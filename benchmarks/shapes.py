@@ -36,8 +36,8 @@ DECODERS = {
     "plain": ["training.learning_rate=1e-3"],
 }
 """Overrides of each decoder: at 3e-3 the plain one writes the same caption for every image."""
-AT_ONCE = 100
-"""Images in a batch."""
+IMAGES_PER_BATCH = 100
+"""Images per batch."""
 
 
 def looks(run: Run, limit: int) -> dict[str, float]:
@@ -48,8 +48,8 @@ def looks(run: Run, limit: int) -> dict[str, float]:
     words = run.tokenizers["target"].tokens(range(run.tokenizers["target"].size))
     hits = []
     weights = []
-    for first in range(0, min(limit, len(examples)), AT_ONCE):
-        rows = np.arange(first, min(first + AT_ONCE, limit, len(examples)))
+    for first in range(0, min(limit, len(examples)), IMAGES_PER_BATCH):
+        rows = np.arange(first, min(first + IMAGES_PER_BATCH, limit, len(examples)))
         batch = examples.batch(rows)
         for row, weights_TS in zip(rows.tolist(), _weights(model, batch), strict=True):
             scene = parse(examples.texts["source"][row], examples.where(row))
@@ -87,7 +87,7 @@ def _shape_words(scene: Scene, written: list[str]) -> list[int]:
 def _inside(
     scene: Scene, number: int, examples: CaptionedImages, row: int
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which regions have their centre in the box of an object."""
+    """The regions whose centre is in the box of an object."""
     picture = examples.pictures[int(examples.numbers[row])]
     side = picture.columns
     middle = (np.arange(side) + 0.5) / side

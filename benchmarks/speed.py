@@ -58,13 +58,13 @@ VOCABULARY = 32_000
 own: Any = None
 """The model of a worker process."""
 translator: Any = None
-"""That of a process of CTranslate2."""
+"""The translator of a process of CTranslate2."""
 CTRANSLATE2_ROWS = 32
-"""Sentences a batch of CTranslate2, at most; the library sorts them by length."""
+"""Maximum number of sentences per batch of CTranslate2, which sorts them by length."""
 Job = Callable[[], Any]
 Loss = Callable[[Any], Tensor]
 Row = tuple[str, float, float | None]
-"""Who, tokens per second, and floating-point operations per second where they are known."""
+"""Name, tokens per second, and floating-point operations per second if known."""
 
 
 # ------------------------------------------------------------------------------------------------- the sentences
@@ -110,17 +110,17 @@ def ids(lengths_B: Tensor, generator: torch.Generator, *, begins: bool = False) 
 
 @dataclass
 class Sentences:
-    """The same sentences in the batches of both sides."""
+    """Sentences, batched by regard and by its peer."""
 
     make: Callable[[Rows, torch.Generator], AnyBatch]
     lengths: Lengths
     tokens: int
-    """The budget of a batch."""
+    """The token budget of a batch."""
     count: int
-    """Batches to train on."""
+    """Number of batches to train on."""
 
     def bucketed(self, device: str) -> list[Any]:
-        """By length, in random order, as every toolkit does it."""
+        """Batches by length, in random order, as in every toolkit."""
         planned = plan(self.lengths, self.tokens, 1, 0)[: self.count]
         return [
             self.make(rows, torch.Generator().manual_seed(n)).to(device)
@@ -219,8 +219,8 @@ def training(
     *,
     adds: bool = False,
 ) -> tuple[Job, int]:
-    """An epoch over the batches: forward, backward, clip, update, in bf16 on a GPU; and its tokens.
-    `adds`: to gradients that stay where they are, as CUDA graphs of many shapes do."""
+    """One epoch over the batches (forward, backward, clip, update, in bf16 on a GPU), and its
+    tokens. `adds`: to gradients that stay where they are, as CUDA graphs of many shapes do."""
     optimiser = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
     captures = isinstance(loss, CapturedLoss)
 
@@ -243,7 +243,7 @@ def training(
 
 
 def compiled(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, int]:
-    """What `regard train` does with filled batches in a long training: the compiled step as a CUDA
+    """The step of `regard train` with filled batches in a long training: compiled, as a CUDA
     graph."""
     objective.compile(dynamic=False, options=compile_options(objective))
     return captured(objective, made, device, nullcontext)
@@ -256,7 +256,7 @@ def captured(
     around: Callable[[], Any] | None = None,
     adds: bool = False,
 ) -> tuple[Job, int]:
-    """What it does in a short one: the eager step as a CUDA graph."""
+    """The step of `regard train` in a short training: eager, as a CUDA graph."""
     objective.to(device).train()
     weights = around or HalfWeights(objective, torch.bfloat16).in_place
 
@@ -285,7 +285,7 @@ def eager(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, 
 def packed_and_bucketed(
     make: Callable[[], nn.Module], data: Sentences, device: str
 ) -> dict[str, tuple[Job, int]]:
-    """What `regard train` does with a model that packs; on a GPU also eager, on the peers'
+    """The step of `regard train` with a model that packs; on a GPU also eager, on the peers'
     batches."""
     if device == "cpu":
         return {"regard": eager(make(), data.bucketed(device), device)}
@@ -334,8 +334,8 @@ def marian(config: TransformerConfig) -> Any:
 
 
 def smoothed(logits: Tensor, batch: Batch) -> Tensor:
-    """Label-smoothed cross-entropy over all positions, padding ignored: what most training scripts
-    do."""
+    """Label-smoothed cross-entropy over all positions, ignoring padding, as in most training
+    scripts."""
     labels = batch.target.ids_BL[:, 1:].masked_fill(~seen(batch.target)[:, 1:], -100)
     return F.cross_entropy(
         logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1, reduction="sum"
@@ -577,10 +577,10 @@ def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
 
 
 def decoding_race(rows: int, device: str, repeats: int, *, workers: bool = False) -> Iterator[Row]:
-    """All write exactly `length` tokens for each source, with random weights of the same size and
-    precision. On a CPU everybody gets the sentences sorted by length: `regard` as `predict` cuts
-    them, `generate` in batches of 32. `workers`: a process a core, as `predict --out` has them,
-    beside as many workers of CTranslate2."""
+    """All tools write exactly `length` tokens for each source, with random weights of the same size
+    and precision. On a CPU all get the sentences sorted by length: `regard` as `predict` cuts them,
+    `generate` in batches of 32. `workers`: a process a core, as `predict --out` has them, beside as
+    many workers of CTranslate2."""
     gpu = device == "cuda"
     config = TransformerConfig(preset="base", tie="all")
     dtype = torch.bfloat16 if gpu else torch.float32
@@ -686,7 +686,7 @@ def searched(model: Any, batches: Sequence[Padded], settings: SearchConfig, devi
 
 
 def in_workers(model: Any, batches: Sequence[Padded], settings: SearchConfig) -> Job:
-    """`searched` by a process a core, as `predict --out` has them."""
+    """`searched` by one process per core, as in `predict --out`."""
     pool = ProcessPoolExecutor(
         torch.get_num_threads(), get_context("spawn"), start_worker, (model,)
     )
@@ -714,9 +714,9 @@ def generated(peer: Any, batches: Sequence[Padded], asked: dict[str, Any], devic
 def ctranslate2(
     model: Any, config: TransformerConfig, source: Padded, asked: dict[str, Any], kind: str
 ) -> Job:
-    """What `regard export --to ctranslate2` writes, as its best user runs it: sorted batches, a
-    worker a core. In a process of its own: once the library is loaded, torch decodes a sentence at
-    half its speed."""
+    """The output of `regard export --to ctranslate2`, run as its best user would: sorted batches,
+    one worker per core. In a process of its own: once the library is loaded, torch decodes a
+    sentence at half its speed."""
     import ctranslate2 as library
 
     from regard.exchange.ctranslate2 import _fill_spec

@@ -1,4 +1,4 @@
-"""Frames a second of the studio's view Look while the pointer moves over the attention of 512
+"""Frames per second of the studio's view Look while the pointer moves over the attention of 512
 tokens, in chromium.
 
     OMP_NUM_THREADS=1 python benchmarks/studio.py [--rounds 3]
@@ -30,8 +30,11 @@ import regard
 
 TOKENS = 512
 MOVES = 240
-COUNT = """() => { window.times = []; const tick = now => { window.times.push(now); requestAnimationFrame(tick); };
-  requestAnimationFrame(tick); }"""
+FRAME_COUNTER = """() => {
+    window.times = [];
+    const tick = now => { window.times.push(now); requestAnimationFrame(tick); };
+    requestAnimationFrame(tick);
+}"""
 
 
 def train(folder: Path) -> None:
@@ -47,7 +50,7 @@ def train(folder: Path) -> None:
 
 
 def longest_text(folder: Path) -> str:
-    """Words that are as many tokens as the model reads, without [CLS] and [SEP]."""
+    """A text of as many tokens as the model reads, without [CLS] and [SEP]."""
     tokenizer = regard.Run.open(folder).tokenizers["text"]
     words = ["the"]
     while len(tokenizer.encode(" ".join([*words, "cat"]))) <= TOKENS - 2:
@@ -56,8 +59,8 @@ def longest_text(folder: Path) -> str:
 
 
 def frames(page: Any, picture: Any) -> tuple[float, float]:
-    """Frames a second while the pointer moves over a picture, and the milliseconds of the slowest
-    but 1 %."""
+    """Frames per second while the pointer moves over a picture, and the 99th percentile of the
+    milliseconds per frame."""
     box = picture.bounding_box()
     page.evaluate("window.times.length = 0")
     for move in range(MOVES):
@@ -84,7 +87,7 @@ def measure(address: str, text: str, rounds: int) -> None:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(f"{address}/#/runs")
         page.wait_for_selector("main[aria-busy=false]")
-        page.evaluate(COUNT)
+        page.evaluate(FRAME_COUNTER)
         rates = [frames(page, page.locator("h1"))[0] for _ in range(rounds)]
         print(f"nothing to draw: {statistics.median(rates):.0f} frames a second")
         for way in ("map", "lines"):
@@ -99,7 +102,7 @@ def measure(address: str, text: str, rounds: int) -> None:
             page.locator("[data-control=head] select").select_option("2")
             page.wait_for_selector(".heads button[aria-label='layer 1, head 2'][aria-pressed=true]")
             another = time.perf_counter() - started
-            page.evaluate(COUNT)
+            page.evaluate(FRAME_COUNTER)
             picture = page.locator(".map canvas, .lines canvas").first
             picture.scroll_into_view_if_needed()
             session = page.context.new_cdp_session(page)
