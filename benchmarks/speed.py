@@ -48,8 +48,8 @@ from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.objectives.language_model import MaskedTokens, NextToken
 from regard.search.config import SearchConfig
 from regard.search.decode import search
-from regard.tasks.task import by_length, read_tokens
-from regard.tasks.translation import decode_tokens
+from regard.tasks.reading import by_length, read_tokens
+from regard.tasks.written import decode_tokens
 from regard.text.spelling import ids_of
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from regard.training.compiling import compile_options

@@ -19,7 +19,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
 
 from regard.config import Tree
 from regard.data.inputs import Given
@@ -33,7 +32,7 @@ from regard.inference.evaluation import (
     prediction_files,
 )
 from regard.inference.inputs import read_inputs, read_prefixes
-from regard.inference.loaded_model import LoadedModel, Precision, load_model
+from regard.inference.loaded_model import AnyModel, LoadedModel, Precision, load_model
 from regard.inference.predictions import Predictions, Skipped, predict_chunks
 from regard.inference.whole_file import (
     PieceOutput,
@@ -52,13 +51,14 @@ from regard.recipes.rows_in_memory import (
     rows_named,
     with_rows_named,
 )
-from regard.recipes.search_options import SearchOptions, refuse_search, with_search
+from regard.recipes.search_options import SearchOptions, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import examples_of, later_step, measured_on, noted
 from regard.runs.run import Run
-from regard.search.external import AnyModel, ExternalModel
-from regard.tasks.classification import Classification, Classified
-from regard.tasks.task import summed
+from regard.search.external import ExternalModel
+from regard.tasks.answers import summed
+from regard.tasks.classification import Classified
+from regard.tasks.views import TextVectors
 from regard.text.files import open_text
 from regard.text.writing import GrowingFile, atomic_file, check_writable
 from regard.training import check as checking
@@ -294,7 +294,7 @@ def predict(  # noqa: PLR0913  (one keyword per option, as in the command)
     if isinstance(prefixes, Path):
         prefixes = read_prefixes(run.task, prefixes, len(given), prefix)
     search_only = {"--prefixes": prefixes, "--record": record or None}
-    refuse_search(run.task, search_only)
+    run.task.check_search_options(search_only)
     if not isinstance(record, bool):
         check_writable(Path(record), "--record", files_read, overwrite=overwrite)
     model = run.predictor(checkpoint, device)
@@ -347,14 +347,15 @@ def predict_proba(
 
 def classes_of(run: Run) -> list[str]:
     """The names of the classes of a run of classification, in the order of its `predict_proba`."""
-    if not isinstance(run.task, Classification):
+    classes: Sequence[str] | None = run.task.views.classes
+    if classes is None:
         what = f"{run.recipe.task} has no probabilities of classes"
         raise DecodeError(
             what,
             where=str(run.folder),
             hint="runs of classification have; predict serves every task",
         )
-    return list(run.task.labels)
+    return list(classes)
 
 
 def predict_file(  # noqa: PLR0913  (one keyword per option, as in the command)
@@ -436,9 +437,9 @@ def features(  # noqa: PLR0913  (one keyword per option, as in the command)
     given = read_inputs(run.task, inputs, file, skip_bad=skip_bad)
     if out is not None:
         check_writable(Path(out), "--features", [file, *run.recipe_values], overwrite=overwrite)
-    model = _text_model(run, checkpoint, device)
+    reader, model = _text_model(run, checkpoint, device)
     vectors = text_vectors(
-        run.task,
+        reader,
         model,
         given,
         layer=layer,
@@ -453,16 +454,21 @@ def features(  # noqa: PLR0913  (one keyword per option, as in the command)
     return vectors
 
 
-def _text_model(run: Run, checkpoint: str | None, device: str | None) -> Contextual:
-    model: Contextual | None = run.task.views.text_model(run.load_model(checkpoint, device))
-    if model is None:
+def _text_model(
+    run: Run, checkpoint: str | None, device: str | None
+) -> tuple[TextVectors, Contextual]:
+    """How texts are read, and the model that has vectors for them."""
+    reader = run.task.views.vectors
+    model = run.load_model(checkpoint, device)
+    contextual = None if reader is None else reader.model_in(model)
+    if reader is None or contextual is None:
         what = f"{run.recipe.model.kind} for {run.recipe.task} has no vectors of a single text"
         hint = (
             "language models, transformers that translate, and models with a head, as "
             "classifiers, have"
         )
         raise DecodeError(what, where=str(run.folder), hint=hint)
-    return model
+    return reader, contextual
 
 
 def vectors(  # noqa: PLR0913  (one keyword per option, as in the command)
@@ -488,7 +494,8 @@ def vectors(  # noqa: PLR0913  (one keyword per option, as in the command)
     more = read_inputs(run.task, others) if others else []
     if file:
         more += read_inputs(run.task, file=file)
-    return word_vectors(run.task, _text_model(run, checkpoint, device), given, more, word, layer)
+    reader, model = _text_model(run, checkpoint, device)
+    return word_vectors(reader, model, given, more, word, layer)
 
 
 def score(
@@ -506,20 +513,20 @@ def score(
     For a language model the source is the beginning of a text, and the target its continuation.
     """
     run = Run.open(run, accept_recipe)
-    if run.task.writes is None:
+    written = run.task.views.written
+    if written is None:
         what = f"score needs a run that writes texts, not one of {run.recipe.task}"
         raise CheckpointError(
             what, where=str(run.folder), hint="evaluate and predict serve every task"
         )
     model = run.predictor(checkpoint, device)
-    vocabulary = run.tokenizers[run.task.writes]
     [given] = read_inputs(run.task, [source])
-    ids, scores = run.task.views.score_text(model, given.text, _text_or_tokens(target))
+    ids, scores = written.score_text(model, given.text, _text_or_tokens(target))
     return {
         "source": given.text,
-        "target": vocabulary.decode(ids),
+        "target": written.tokenizer.decode(ids),
         "score": sum(scores),
-        "tokens": vocabulary.tokens(ids),
+        "tokens": written.tokenizer.tokens(ids),
         "token_scores": scores,
     }
 
@@ -601,10 +608,10 @@ class TrainedRun(Run):
 
     def __init__(self, folder: str | Path, *, checked: bool = True) -> None:
         super().__init__(folder, checked=checked)
-        self._kept_models: dict[tuple[Path, str], nn.Module] = {}
+        self._kept_models: dict[tuple[Path, str], Any] = {}
         """At most one, by its checkpoint and device; also for this run under other recipes."""
 
-    def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> nn.Module:
+    def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> Any:
         folder = self.checkpoint(checkpoint or "best")
         device = device or "auto"
         if (folder, device) not in self._kept_models:
@@ -639,14 +646,12 @@ class Loaded(TrainedRun):
         self._task = run.task
         self.loaded = loaded
 
-    def load_model(self, checkpoint: str | None = None, device: str | None = None) -> nn.Module:
+    def load_model(self, checkpoint: str | None = None, device: str | None = None) -> Any:
         """The model; another checkpoint or device than what it was loaded with is refused."""
-        model = self.loaded.model
-        if isinstance(model, ExternalModel):
+        if self.loaded.precision == "int8":
             what = "int8, which CTranslate2 computes, can only predict, evaluate and score"
             raise DecodeError(what, where="precision", hint="load the run with fp32")
-        self.loaded.check(checkpoint, device)
-        return model
+        return self.predictor(checkpoint, device)
 
     def predictor(self, checkpoint: str | None = None, device: str | None = None) -> AnyModel:
         """The model, or with int8 that of CTranslate2; another checkpoint or device than at first

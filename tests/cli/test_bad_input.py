@@ -14,7 +14,7 @@ import regard as api
 from command_line import contents, fail, refusal, regard, succeed, write
 from raw_cases import Runs
 from regard.config import write_yaml
-from regard.views.occlusion import MAX_OCCLUDED_WORDS
+from regard.tasks.occlusion import MAX_OCCLUDED_WORDS
 
 SOURCE = "".join(
     f"{text}\n" for text in ("a b c", "b c d", "c d e", "d e f", "e f g", "f g h") * 10

@@ -319,7 +319,7 @@ def test_labels_are_kept(
     recipe, base = api.load_recipe(Project(tmp_path, train=train, head=head).recipe)
     prepared = TASKS["classification"].prepare(recipe, base)
     task: Any = TASKS["classification"](prepared.recipe, prepared.tokenizers)
-    assert list(task.labels) == labels
+    assert list(task.views.classes) == labels
     assert task.network.build().head.linear.weight.shape[0] == len(labels)
 
 
@@ -331,7 +331,7 @@ def test_windows_are_averaged(project: Project) -> None:
         opened.task,
         "very good really bad so good quite bad very very",
     )
-    rows = task.framing.rows(task.framing.tokenizer.encode(text))
+    rows = task.encoding.framing.rows(task.encoding.framing.tokenizer.encode(text))
     assert [len(row.ids) for row in rows] == [8, 8, 6]
     with torch.inference_mode():
         alone = [model(labelled_batch([[row]], torch.zeros(1), 0)) for row in rows]

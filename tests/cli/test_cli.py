@@ -32,9 +32,10 @@ from regard.data.corpora import generate
 from regard.data.inputs import table_corpus
 from regard.errors import DataError
 from regard.recipes.shipped import shipped, shipped_text
-from regard.tasks.captioning import Captioning
-from regard.tasks.task import by_length, summed
-from regard.tasks.translation import EvaluationConfig, Parallel, Translation
+from regard.tasks.answers import summed
+from regard.tasks.captioning import BLEU_1_TO_4
+from regard.tasks.reading import by_length
+from regard.tasks.translation import BLEU_4, EvaluationConfig, Parallel, translation_scores
 from regard.text.files import TextFile
 
 RECIPE = """
@@ -380,18 +381,18 @@ def test_splits_are_chosen_by_name(run: Path, tiny_run: Path) -> None:
 
 def test_korean_in_either_unicode_form_is_the_same_text() -> None:
     text = "오늘은 날씨가 좋다"
-    found = Translation.text_scores(
+    found = translation_scores(
         [text], [[unicodedata.normalize("NFD", text)]], EvaluationConfig(tokenize="char")
     )
     assert found["exact_match"] == 1
     assert found["bleu"] == pytest.approx(100)
 
 
-@pytest.mark.parametrize("task", [Translation, Captioning])
-def test_case_counts_for_all_metrics_or_for_none(task: type[Translation | Captioning]) -> None:
+@pytest.mark.parametrize("orders", [BLEU_4, BLEU_1_TO_4])
+def test_case_counts_for_all_metrics_or_for_none(orders: dict[str, int]) -> None:
     pair = ["Ein Rockkonzert findet statt ."], [["ein Rockkonzert findet statt ."]]
     exactly, either = (
-        task.text_scores(*pair, EvaluationConfig(lowercase=lowercase))
+        translation_scores(*pair, EvaluationConfig(lowercase=lowercase), orders)
         for lowercase in (False, True)
     )
     assert (exactly["exact_match"], either["exact_match"]) == (0, 1)

@@ -8,8 +8,9 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +26,9 @@ from regard.errors import RegardError
 from regard.recipes.loading import load_recipe
 from regard.runs import Run
 from regard.runs.examples import examples_of
-from regard.tasks.captioning import Captioning
-from regard.tasks.summarization import RougeConfig, Summarization
-from regard.tasks.translation import EvaluationConfig, Translation
+from regard.tasks.captioning import BLEU_1_TO_4
+from regard.tasks.summarization import RougeConfig, rouge
+from regard.tasks.translation import BLEU_4, EvaluationConfig, translation_scores
 from regard.training.train import train
 from regard.views import significance
 from regard.views.compare import compare
@@ -154,7 +155,7 @@ def test_equally_good_systems_differ_significantly_as_often_as_the_level_says(
     monkeypatch.setattr(
         significance, "TRIALS", 1
     )  # of the randomisation, which is not measured here
-    generator, task = np.random.default_rng(1), cast("Translation", Translation)
+    generator = np.random.default_rng(1)
     texts = [
         [str(word) for word in generator.choice(WORDS.split(), generator.integers(3, 12))]
         for _ in range(600)
@@ -162,7 +163,7 @@ def test_equally_good_systems_differ_significantly_as_often_as_the_level_says(
     outputs = [[corrupted(words, generator) for words in texts] for _ in range(2)]
     columns, metrics, below, end = list[Any](), dict[str, Any](), Counter[str](), 0
     for name, (statistics, value) in text_metrics(
-        ["bleu", "chrf", "exact_match"], task, EvaluationConfig()
+        ["bleu", "chrf", "exact_match"], *scores_of(BLEU_4)
     ).items():
         columns.append([statistics(own, [[" ".join(words)] for words in texts]) for own in outputs])
         start, end = end, end + columns[-1][0].shape[-1]
@@ -204,12 +205,18 @@ def test_bleu_and_chrf_of_sums_are_sacrebleus(order: int) -> None:
             assert (value(np.stack([rows.sum(0)] * 3)) == value(rows.sum(0))).all()
 
 
+def scores_of(orders: dict[str, int]) -> tuple[Any, EvaluationConfig, dict[str, int]]:
+    """What the metrics of translations are computed with."""
+    config = EvaluationConfig()
+    return partial(translation_scores, config=config, orders=orders), config, orders
+
+
 def paired(
     outputs: dict[str, list[str]], references: list[list[str]], *metrics: str
 ) -> list[dict[str, Any]]:
     """The tests of texts, with the first system as the baseline."""
-    task: Any = Captioning if max(map(len, references)) > 1 else Translation
-    measures = text_metrics(metrics, task, EvaluationConfig())
+    orders = BLEU_1_TO_4 if max(map(len, references)) > 1 else BLEU_4
+    measures = text_metrics(metrics, *scores_of(orders))
     return paired_tests_of_texts(outputs, references, measures, next(iter(outputs)))
 
 
@@ -645,8 +652,6 @@ def test_summaries_are_compared_by_rouge(runs: Runs, tmp_path: Path) -> None:
     assert compared.tables["systems"][1]["rougeL"] == 100
     outputs = {system.name: system.outputs for system in compared.systems}
     for row in compared.tables["significance"]:
-        scores = Summarization.text_scores(
-            outputs[row["system"]], [[text] for text in references], RougeConfig()
-        )
+        scores = rouge(outputs[row["system"]], [[text] for text in references], RougeConfig())
         assert row["score"] == pytest.approx(scores[row["metric"]])
     assert "ROUGE-L" in page(compared.report())

@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,12 @@ from planted import IMPOSSIBLE, Table, planted_run
 from regard.errors import ConfigError
 from regard.runs import Run
 from regard.runs.examples import examples_of
-from regard.tasks.summarization import Summarization
-from regard.tasks.translation import Translation
+from regard.tasks.summarization import RougeConfig, rouge
+from regard.tasks.translation import BLEU_4, EvaluationConfig, translation_scores
 from regard.views.advice import advice
 from regard.views.beam_sweep import BeamResult, Gap, Sweep
 from regard.views.diagnose import Diagnosis, resampled
+from regard.views.metric_sums import text_metrics
 from regard.views.page import page
 from regard.views.report import Bars, Curves
 from regard.views.search_errors import Share, Tally, score_references, verdict_of
@@ -598,16 +600,17 @@ def test_draws_are_of_sacrebleus_metric_or_the_mean_of_sentences_and_the_same_fo
     by_hand = (
         CHRF().corpus_score([outputs[row] for row in rows], [[texts[row] for row in rows]]).score
     )
-    task: Any = Translation
-    drawn, again = (
-        resampled(outputs, [[text] for text in texts], task, Translation.evaluation())
-        for _ in range(2)
-    )
+    config = EvaluationConfig()
+    scores = partial(translation_scores, config=config)
+    [measure] = text_metrics(["chrf"], scores, config, BLEU_4).values()
+    drawn, again = (resampled(outputs, [[text] for text in texts], measure) for _ in range(2))
     assert drawn[0] == pytest.approx(by_hand)
     assert (drawn == again).all()
     # Of 900 summaries 300 are right: the standard error of ROUGE is 100 sqrt(1/3 x 2/3 / 900).
-    task = Summarization
-    drawn = resampled(["a"] * 300 + ["b"] * 600, [["a"]] * 900, task, Summarization.evaluation())
+    config_of_rouge = RougeConfig()
+    scores = partial(rouge, config=config_of_rouge)
+    [measure] = text_metrics(["rouge1"], scores, config_of_rouge, {}).values()
+    drawn = resampled(["a"] * 300 + ["b"] * 600, [["a"]] * 900, measure)
     assert drawn.std() == pytest.approx(100 * math.sqrt(2 / 9 / 900), rel=0.1)
 
 

@@ -16,9 +16,10 @@ from command_line import succeed
 from raw_cases import Runs, Tree
 from regard.layers.attention import recording
 from regard.runs import Run
+from regard.tasks.occlusion import without
 from regard.text.normalise import word_spans
 from regard.views.explanation import ViewOptions
-from regard.views.occlusion import Occlusion, without
+from regard.views.occlusion import Occlusion
 from regard.views.report import Bars, Table
 from texts import TEXTS
 
@@ -277,14 +278,17 @@ def test_a_text_without_a_word(
 
 def test_tags_without_each_other_word(runs: Runs) -> None:
     words, run = ["Anna", "moved", "to", "Oslo"], Run.open(runs["tagging"])
-    found, model, task = occluded(runs["tagging"], " ".join(words)), run.load_model(), run.task
-    [whole] = task.tag_words(model, task.encode_words([words]))
+    found, model = occluded(runs["tagging"], " ".join(words)), run.load_model()
+    task: Any = run.task
+    [whole] = task.answers.tag_words(model, task.encoding.encode_words([words]))
     tags = whole.best
     assert found.answers == tuple(
-        f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True)
+        f"{word}/{task.encoding.labels[tag]}" for word, tag in zip(words, tags, strict=True)
     )
     for out in range(4):
-        [rest] = task.tag_words(model, task.encode_words([words[:out] + words[out + 1 :]]))
+        [rest] = task.answers.tag_words(
+            model, task.encoding.encode_words([words[:out] + words[out + 1 :]])
+        )
         p = [
             math.exp(rest.log_p_WY[place - (place > out), tags[place]])
             for place in range(4)
@@ -308,8 +312,9 @@ def test_an_answer_to_a_question_without_each_word(runs: Runs, threshold: float)
     found = api.explain(run, tuple(text.split("\t"))).occlusion
     assert found is not None
     model = run.load_model()
-    task = run.task.with_search(run.recipe.search.model_copy(update={"nbest": 10_000}))
-    [whole] = task.answers.predict(model, task.inputs.typed_lines([text]))
+    search = run.recipe.search.model_copy(update={"nbest": 10_000})
+    task: Any = run.under(run.recipe.model_copy(update={"search": search})).task
+    [whole] = task.predict(model, task.inputs.typed_lines([text]))
     silent = threshold < 0
     assert whole.none is silent
     start, end = (0, 0) if silent else whole.answers[0][0]
@@ -324,9 +329,7 @@ def test_an_answer_to_a_question_without_each_word(runs: Runs, threshold: float)
     for row, span in enumerate(about, len(asked)):
         left = without(CONTEXT, span)
         moved = len(CONTEXT) - len(left) if span.start < start else 0
-        [other] = task.answers.predict(
-            model, task.inputs.typed_lines([f"Where does Ben live?\t{left}"])
-        )
+        [other] = task.predict(model, task.inputs.typed_lines([f"Where does Ben live?\t{left}"]))
         scores = {tuple(place): score for place, score in other.answers}
         score = other.log_p_none if silent else scores.get((start - moved, end - moved), -math.inf)
         assert found.values[0] - found.falls_WA[row, 0] == pytest.approx(math.exp(score), abs=1e-6)

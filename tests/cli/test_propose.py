@@ -33,7 +33,7 @@ from regard.recipes.proposals.plans import PLANS, SettingsByAmount, training_len
 from regard.recipes.proposals.recipe_text import recipe_text
 from regard.recipes.proposals.recognise import recognise
 from regard.tasks import TASKS
-from regard.tasks.translation import EvaluationConfig, Translation
+from regard.tasks.translation import EvaluationConfig, translation_scores
 from regard.training.check import check
 from task_cases import rows_of
 
@@ -1238,7 +1238,7 @@ def test_japanese_is_measured_by_mecab_where_it_is_installed(folder: Path) -> No
         needs = "measuring with it needs the library 'MeCab' (pip install 'regard[japanese]')"
         assert messages == [f"evaluation.tokenize: {needs}"]
         return
-    found = Translation.text_scores(
+    found = translation_scores(
         ["私は犬が好きです。"], [["私は猫が好きです。"]], EvaluationConfig(tokenize="ja-mecab")
     )
     assert "tok:ja-mecab" in found["bleu_signature"]

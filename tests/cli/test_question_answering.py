@@ -28,7 +28,7 @@ from regard.models.headed import Headed
 from regard.objectives.labels import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
-from regard.search.config import SearchConfig
+from regard.tasks.headed import token_logits
 from regard.tasks.question_answering import (
     QuestionAnswering,
     best_threshold,
@@ -261,28 +261,30 @@ def test_best_threshold_against_all_thresholds(rows: list[tuple[int, float, bool
 
 
 def task_of(
-    tokenizer: Tokenizer, kind: str = "bert", evaluation: Any = None, **data: int
-) -> QuestionAnswering:
+    tokenizer: Tokenizer,
+    kind: str = "bert",
+    evaluation: Any = None,
+    search: Any = None,
+    **data: int,
+) -> Any:
     data = {"max_length": 40, "stride": 7, "max_question": 9} | data
     sections = {
         "model": {"kind": kind, **SMALL[kind]},
         "head": {"no_answer": True},
         "evaluation": evaluation or {},
+        "search": search or {},
     }
-    task: QuestionAnswering = make_task(
-        "question_answering", Tokenizers({"text": tokenizer}), data=data, **sections
-    )
-    return task
+    return make_task("question_answering", Tokenizers({"text": tokenizer}), data=data, **sections)
 
 
-def model_of(task: QuestionAnswering) -> Headed:
+def model_of(task: Any) -> Headed:
     """With random weights that say something."""
     torch.manual_seed(0)
     return with_weights_that_matter(task.network.build())
 
 
 def examples_of(
-    task: QuestionAnswering,
+    task: Any,
     contexts: list[str],
     questions: list[str],
     answers: list[str] | None = None,
@@ -292,7 +294,7 @@ def examples_of(
         "question": questions,
         "answers": answers or ["[]"] * len(contexts),
     }
-    return Dataset.of(task, columns, str)
+    return Dataset.of(task.encoding, columns, str)
 
 
 def span_of(examples: Dataset, row: int, first: int, last: int) -> tuple[int, int]:
@@ -311,7 +313,7 @@ def test_the_tokens_of_an_answer_cover_it_and_no_more_than_its_characters(
     spans = [span for span in tokenizer.token_spans([text])[0][1] if span.start < span.end]
     answer = trimmed(text, ends[0], ends[0] + len(answered))
     found, inside = (
-        task.answer_tokens(examples, 0),
+        task.encoding.answer_tokens(examples, 0),
         [s for s in spans if s.start < answer.end and s.end > answer.start],
     )
     if found is None:
@@ -339,7 +341,7 @@ def test_answers_are_joined_over_windows_as_in_a_plain_loop(
     tokens."""
     task = task_of(characters, kind, {"longest_answer": 4}, stride=stride)
     context = "Anna lives in Oslo.  민수는 서울에 산다. Anna is in Oslo."
-    [(_, found, read)] = task.answers_to(
+    [(_, found, read)] = task.answers.answers_to(
         model_of(task), examples_of(task, [context], ["Where?"]), 5
     )
     windows, logits = zip(*read, strict=True)
@@ -360,7 +362,7 @@ def test_answers_are_joined_over_windows_as_in_a_plain_loop(
     log_z = math.log(sum(map(math.exp, [*expected.values(), null])))
     best = sorted(expected, key=lambda pair: -expected[pair])[:5]
     assert [(i, j) for i, j, _ in found.answers] == best
-    by_span = {span: task.answer_probability(found, read, span) for span in expected}
+    by_span = {span: task.answers.answer_probability(found, read, span) for span in expected}
     assert by_span == pytest.approx(
         {span: math.exp(score - log_z) for span, score in expected.items()}, rel=1e-4
     )
@@ -377,7 +379,7 @@ def test_an_answer_of_the_longest_length_is_in_a_window_of_a_model_with_few_posi
     model = {"kind": "bert", **SMALL["bert"], "max_positions": 128}
     task = make_task("question_answering", Tokenizers({"text": characters}), model=model)
     context = "Anna lives in Oslo. " * 30
-    windows = task.windows(examples_of(task, [context], ["Where?"]), 0)
+    windows = task.encoding.windows(examples_of(task, [context], ["Where?"]), 0)
     longest = task.recipe.evaluation.longest_answer
     for first in range(len(context) - longest):
         assert any(window.start <= first and first + longest <= window.stop for window in windows)
@@ -388,8 +390,9 @@ def test_every_model_answers_the_same_alone_and_among_others(
     characters: Tokenizer, kind: str
 ) -> None:
     tree = {**QUESTIONS, "model": {"kind": kind, "preset": "tiny"}, "head": {"no_answer": True}}
-    task = QuestionAnswering(recipe_of(tree), Tokenizers({"text": characters}))
-    task = task.with_search(SearchConfig(nbest=2, beam=2))
+    search = {"nbest": 2, "beam": 2}
+    tokenizers = Tokenizers({"text": characters})
+    task: Any = QuestionAnswering(recipe_of({**tree, "search": search}), tokenizers)
     model = model_of(task).double()  # in single precision ELMo with such weights is chaotic
     typed = [
         "Where?\tAnna lives in Oslo.",
@@ -398,14 +401,12 @@ def test_every_model_answers_the_same_alone_and_among_others(
     ]
     questions, contexts = map(list, zip(*(one.split("\t") for one in typed), strict=True))
     examples = examples_of(task, contexts, questions)
-    rows = [[task.windows(examples, row)[0].row] for row in range(3)]
+    rows = [[task.encoding.windows(examples, row)[0].row] for row in range(3)]
     assert worth_packing(labelled_batch(rows, torch.zeros(3), 0).text)
-    together = [
-        one.to_json() for one in task.answers.predict(model, task.inputs.typed_lines(typed))
-    ]
+    together = [one.to_json() for one in task.predict(model, task.inputs.typed_lines(typed))]
     assert len({one["score"] for one in together}) == 3
     for text, among in zip(typed, together, strict=True):
-        alone = task.answers.predict(model, task.inputs.typed_lines([text]))[0].to_json()
+        alone = task.predict(model, task.inputs.typed_lines([text]))[0].to_json()
         assert alone["output"] == among["output"]
         assert [alone["score"], alone["no_answer"]] == pytest.approx(
             [among["score"], among["no_answer"]], abs=1e-4
@@ -419,12 +420,12 @@ def test_no_row_is_longer_than_max_length_and_lengths_are_those_of_the_rows(
     contexts = ["Anna lives in Oslo. " * 3, "Anna", "Oslo."]
     examples = examples_of(task, contexts, ["Where does Anna live? " * 5, "a", "?"])
     for row, expected in enumerate(examples.lengths.tolist()):
-        sizes = [len(window.row.ids) for window in task.windows(examples, row)]
+        sizes = [len(window.row.ids) for window in task.encoding.windows(examples, row)]
         assert max(sizes) <= 16
         assert sum(sizes) == expected
         covered = {
             token
-            for window in task.windows(examples, row)
+            for window in task.encoding.windows(examples, row)
             for token in range(window.start, window.stop)
         }
         assert covered == set(range(len(contexts[row])))
@@ -442,7 +443,7 @@ def test_labels_stand_at_the_answer_in_every_window_that_holds_it(
         task, [context] * 2, ["Where?"] * 2, [json.dumps([[start, "서울"]]), "[]"]
     )
     batch = examples.batch(np.array([0, 1]))
-    windows = task.windows(examples, 0)
+    windows = task.encoding.windows(examples, 0)
     assert batch.tokens == len(batch.labels) == 2 * len(windows)
     held = 0
     for ids_L, (first, last), owner, length in zip(
@@ -462,7 +463,11 @@ def test_labels_stand_at_the_answer_in_every_window_that_holds_it(
     loss = SpanCrossEntropy(model)(batch)[0].detach()
     expected = 0.0
     by_row = dict(
-        task.token_logits(model, [window.row for window in (*windows, *task.windows(examples, 1))])
+        token_logits(
+            model,
+            [window.row for window in (*windows, *task.encoding.windows(examples, 1))],
+            characters.pad,
+        )
     )
     logits = [by_row[number].T.numpy() for number in range(len(by_row))]
     for logits_2L, (first, last) in zip(logits, batch.labels.tolist(), strict=True):
@@ -477,12 +482,12 @@ def lower_bytes() -> Tokenizer:
 
 
 @pytest.fixture(scope="module", params=SMALL)
-def talkative(
-    request: pytest.FixtureRequest, lower_bytes: Tokenizer
-) -> tuple[QuestionAnswering, Headed]:
+def talkative(request: pytest.FixtureRequest, lower_bytes: Tokenizer) -> tuple[Any, Headed]:
     """It always has an answer."""
-    task = task_of(lower_bytes, request.param, {"threshold": 1e9}, max_length=24, stride=3)
-    return task.with_search(SearchConfig(nbest=3, beam=3)), model_of(task)
+    search = {"nbest": 3, "beam": 3}
+    evaluation = {"threshold": 1e9}
+    task = task_of(lower_bytes, request.param, evaluation, search, max_length=24, stride=3)
+    return task, model_of(task)
 
 
 @settings(max_examples=40)
@@ -491,12 +496,10 @@ def talkative(
     question=TEXTS.filter(lambda text: text.strip()),
 )
 def test_answers_are_slices_as_typed(
-    talkative: tuple[QuestionAnswering, Headed], context: str, question: str
+    talkative: tuple[Any, Headed], context: str, question: str
 ) -> None:
     task, model = talkative
-    [found] = task.answers.predict(
-        model, task.inputs.given({"question": question, "context": context})
-    )
+    [found] = task.predict(model, task.inputs.given({"question": question, "context": context}))
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", context))}
     for answer in [told, *told.get("nbest", [])]:
@@ -623,6 +626,6 @@ def test_korquad_answers_have_their_tokens() -> None:
     examples = examples_of(task, contexts, asked_about, answers)
     for row, context in enumerate(contexts):
         [(_, text)] = answers_in(answers[row])
-        tokens = task.answer_tokens(examples, row)
+        tokens = task.encoding.answer_tokens(examples, row)
         assert tokens is not None
         assert context[slice(*span_of(examples, row, *tokens))] == text.strip()

@@ -26,10 +26,10 @@ from regard.runs import Run
 from regard.runs.checkpoints import load_weights
 from regard.runs.examples import examples_of
 from regard.runs.metrics_log import read_metrics
-from regard.tasks.language_modeling import LanguageModeling
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.training.train import train
+from task_cases import make_task
 
 # What was typed, and what was written
 
@@ -61,8 +61,12 @@ def test_the_output_is_the_prompt_and_the_rest(
     prompt = [tokenizer.end, *tokenizer.encode(fold_white_space(typed))]
     plain = [token for token in range(tokenizer.size) if token not in tokenizer.special]
     new = data.draw(st.lists(st.sampled_from(plain), max_size=4))
-    task = LanguageModeling(None, Tokenizers({"text": tokenizer}))
-    output = task.text_of(typed, prompt, SimpleNamespace(tokens=new, score=-1.0))  # type: ignore[arg-type]
+    task = make_task(
+        "language_modeling",
+        Tokenizers({"text": tokenizer}),
+        model={"kind": "gpt", "preset": "tiny"},
+    )
+    output = task.answers.text_of(typed, prompt, SimpleNamespace(tokens=new, score=-1.0))  # type: ignore[arg-type]
     assert output.startswith(typed)
     known = tokenizer.unk not in prompt and "\ufffd" not in output
     if known and typed == typed.rstrip():
@@ -250,7 +254,7 @@ def test_two_texts_are_asked_whether_the_second_follows(runs: Runs) -> None:
     first, second = succeed("predict", runs["bert"], pair, other, "--json").jsons
     run = Run.open(runs["bert"])
     model = run.load_model()
-    row = run.task.framed(model, run.task.inputs.typed(pair, "input"))
+    row = run.task.views.gaps.framed(model, run.task.inputs.typed(pair, "input"))
     batch = MaskedBatch(
         tokens_of([row.ids]), torch.tensor([row.segments]), *[torch.zeros(0, dtype=torch.long)] * 2
     )

@@ -492,7 +492,7 @@ def test_a_failure_of_ours_tells_nothing(loaded: Any, monkeypatch: pytest.Monkey
     with TestClient(
         app({"tiny": loaded}, Settings()), base_url=LOCAL, raise_server_exceptions=False
     ) as client:
-        monkeypatch.setattr(loaded.task.views, "score_text", None)
+        monkeypatch.setattr(loaded.task.views.written, "score_text", None)
         answer = client.post("/score", json={"source": "a", "target": "b"})
         assert (answer.status_code, answer.json()) == (
             500,

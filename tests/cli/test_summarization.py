@@ -13,8 +13,8 @@ from command_line import fail, succeed, write
 from regard.config import write_yaml
 from regard.tasks.summarization import (
     RougeConfig,
-    Summarization,
     common_subsequence,
+    rouge,
     rouge_l,
     rouge_n,
     tokens_of,
@@ -88,14 +88,11 @@ def test_characters_see_a_word_behind_another_particle() -> None:
     """사과를 and 사과가 are no common word, but two of three characters. Case counts only if asked
     for."""
     cases = [
-        Summarization.text_scores(["The CAT"], [["the cat"]], RougeConfig(lowercase=lower))
-        for lower in (True, False)
+        rouge(["The CAT"], [["the cat"]], RougeConfig(lowercase=lower)) for lower in (True, False)
     ]
     assert [found["rougeL"] for found in cases] == [100, 0]
-    by_words = Summarization.text_scores(["사과를"], [["사과가"]], RougeConfig())
-    by_characters = Summarization.text_scores(
-        ["사과를"], [["사과가"]], RougeConfig(tokenize="characters")
-    )
+    by_words = rouge(["사과를"], [["사과가"]], RougeConfig())
+    by_characters = rouge(["사과를"], [["사과가"]], RougeConfig(tokenize="characters"))
     assert by_words["rouge1"] == 0
     assert by_characters["rouge1"] == by_characters["rougeL"] == pytest.approx(100 * 2 / 3)
     assert by_characters["rouge2"] == pytest.approx(100 * 1 / 2)
@@ -111,9 +108,7 @@ def test_against_rouge_score() -> None:
         tuple(" ".join(draw.choices(said.split(), k=draw.randint(1, 15))) for _ in "or")
         for _ in range(200)
     ]
-    found = Summarization.text_scores(
-        [pair[0] for pair in pairs], [[pair[1]] for pair in pairs], RougeConfig()
-    )
+    found = rouge([pair[0] for pair in pairs], [[pair[1]] for pair in pairs], RougeConfig())
     theirs = [scorer.score(reference, output) for output, reference in pairs]
     for name in ("rouge1", "rouge2", "rougeL"):
         assert found[name] == pytest.approx(

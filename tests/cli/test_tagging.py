@@ -286,7 +286,7 @@ def tokenizer() -> Tokenizer:
 
 def tagger(
     tokenizer: Tokenizer, kind: str = "bert", words: str = "punctuation"
-) -> tuple[Tagging, Headed]:
+) -> tuple[Any, Headed]:
     """The task, and a model with random weights that say something."""
     head, model = {"labels": labels_of({"PER", "LOC"}, "iob2")}, {"kind": kind, **SMALL[kind]}
     sections = {"data": {"max_length": 8, "words": words}, "model": model, "head": head}
@@ -298,9 +298,9 @@ def tagger(
 def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokenizer) -> None:
     task = tagger(tokenizer)[0]
     sentence = "Anna livesin Hong Kong and OsloAnna in . Kongs lives ."
-    [words] = task.encode_words([sentence.split()])
+    [words] = task.encoding.encode_words([sentence.split()])
     first = np.cumsum([0, *map(len, words)])[:-1].tolist()
-    rows = task.rows(words)
+    rows = task.encoding.rows(words)
     assert len(rows) > 3
     assert max(map(len, words)) > 1
     assert sorted(word for row in rows for word in row.words) == list(range(len(words)))
@@ -318,7 +318,7 @@ def test_a_long_line_takes_memory_in_proportion_to_its_words(tokenizer: Tokenize
     for count in (1_000, 8_000):
         words = [[4]] * count
         tracemalloc.start()
-        rows = task.rows(words)
+        rows = task.encoding.rows(words)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert sorted(word for row in rows for word in row.words) == list(range(count))
@@ -330,7 +330,7 @@ def test_a_word_that_is_read_from_left_to_right_is_known_at_its_last_token(
 ) -> None:
     words = [[4, 5], [6], [7, 8, 9]]
     for kind, places in (("bert", [1, 3, 4]), ("gpt", [2, 3, 6])):
-        [row] = tagger(tokenizer, kind)[0].rows(words)
+        [row] = tagger(tokenizer, kind)[0].encoding.rows(words)
         assert row.places == places
 
 
@@ -344,17 +344,17 @@ def test_every_model_tags_a_sentence_the_same_alone_and_among_others(
         "head": {"labels": labels_of({"PER"}, "bioes")},
     }
     torch.manual_seed(0)
-    task = Tagging(recipe_of(tree), Tokenizers({"text": tokenizer}))
+    task: Any = Tagging(recipe_of(tree), Tokenizers({"text": tokenizer}))
     model = with_weights_that_matter(task.network.build())
-    words = task.encode_words(
+    words = task.encoding.encode_words(
         [["Anna", "."], ["Anna", "lives", "in", "Hong", "Kong"], ["Oslo", "and", "Hong"]]
     )
-    together = [tags.log_p_WY for tags in task.tag_words(model, words)]
+    together = [tags.log_p_WY for tags in task.answers.tag_words(model, words)]
     assert [one.shape for one in together] == [(2, 5), (5, 5), (3, 5)]
     assert together[1].std() > 0.1
     for row, alone in zip(words, together, strict=True):
         np.testing.assert_allclose(
-            task.tag_words(model, [row])[0].log_p_WY, alone, rtol=1e-4, atol=1e-4
+            task.answers.tag_words(model, [row])[0].log_p_WY, alone, rtol=1e-4, atol=1e-4
         )
 
 
@@ -362,9 +362,9 @@ def test_every_model_tags_a_sentence_the_same_alone_and_among_others(
 def test_words_are_encoded_as_in_a_text_with_spaces(kind: Any) -> None:
     text = "Anna lives in 서울 , Oslo ."
     tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=300), [text] * 3)
-    [words] = tagger(tokenizer)[0].encode_words([text.split()])
+    [words] = tagger(tokenizer)[0].encoding.encode_words([text.split()])
     assert [token for word in words for token in word] == tokenizer.encode(text)
-    [[one]] = tagger(tokenizer)[0].encode_words([["\u200b"]])
+    [[one]] = tagger(tokenizer)[0].encoding.encode_words([["\u200b"]])
     assert one  # a word of which a vocabulary knows nothing has a token, too
 
 
@@ -373,14 +373,16 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
     sentences = [["Anna", "lives", "in", "Oslo", "and", "Hong", "Kong", "."], ["Anna", "."]]
     tags = [["B-PER", "O", "O", "B-LOC", "O", "B-LOC", "I-LOC", "O"], ["B-PER", "O"]]
     examples = Dataset.of(
-        task, {"tokens": [*map(json.dumps, sentences)], "tags": [*map(json.dumps, tags)]}, str
+        task.encoding,
+        {"tokens": [*map(json.dumps, sentences)], "tags": [*map(json.dumps, tags)]},
+        str,
     )
     batch = examples.batch(np.array([0, 1]))
     assert len(batch.text) > 2  # the first sentence is read in several rows
     assert batch.tokens == 10
     log_p = [tags.log_p_WY for tags in task.answers.results(model, examples)]
     expected = -sum(
-        float(one[word, task.labels.index(tag)])
+        float(one[word, task.encoding.labels.index(tag)])
         for one, own in zip(log_p, tags, strict=True)
         for word, tag in enumerate(own)
     )
@@ -396,7 +398,7 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
 
 
 @cache
-def tagger_of_bytes(kind: str, words: str) -> tuple[Tagging, Headed]:
+def tagger_of_bytes(kind: str, words: str) -> tuple[Any, Headed]:
     return tagger(Tokenizer.train(TokenizerConfig(kind="byte", lowercase=True), ["a"]), kind, words)
 
 
@@ -410,7 +412,7 @@ def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(
     kind: str, text: str, words: str
 ) -> None:
     task, model = tagger_of_bytes(kind, words)
-    [found] = task.answers.predict(model, task.inputs.typed_lines([text]))
+    [found] = task.predict(model, task.inputs.typed_lines([text]))
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", text))}
     for part in [*told["entities"], *told["words"]]:

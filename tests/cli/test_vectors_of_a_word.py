@@ -14,7 +14,7 @@ from command_line import fail, refusal, succeed, write
 from labelled_cases import SIZES
 from regard.config import write_yaml
 from regard.runs import Run
-from regard.tasks.task import padded
+from regard.tasks.reading import padded
 
 Tree = dict[str, Any]
 SENTENCES = ["안나는 배를 먹었어요.", "배는 크고, 폴은 배를 탔어요."]
@@ -143,7 +143,7 @@ LAYER_0 = (
         (
             "word2vec",
             -1,
-            "word2vec reads only a few tokens around each, so its first vector does not represent "
+            "word2vec reads only a few tokens around each, so its first vector does not stand for "
             "a text",
         ),
         ("elmo", 0, LAYER_0),

@@ -35,14 +35,14 @@ TABLES: list[list[Any]] = [
     caches.EMPTY_CACHES,
     dropout.DROPOUT,
     losses.LAST_LAYER_LOSSES,
-    losses.LOGIT_LOSSES,
-    products.ACTIVATED_PRODUCTS,
+    losses.LOSSES,
+    products.FUSED,
     products.PRODUCTS,
     recurrence.RECURRENT_ENCODERS,
-    recurrence.DECODER_LOOPS,
+    recurrence.LOOPS,
     recurrence.LSTM_CELLS,
     recurrence.LSTM_LAYERS,
-    top_scores.BEST_SCORES,
+    top_scores.BEST,
 ]
 DEVICE_WORDS = re.compile(
     r"triton|is_compiling|mkldnn|onednn|cpuinfo|intel\b|cudagraph|sdpa|varlen|device\.type|autocast",

@@ -60,13 +60,20 @@ def make_trainer(recipe: Tree, folder: Path, *, double: bool = False, **changes:
     asked, base = load_recipe(tree)
     data = TASKS[asked.task].prepare(asked, base)
     resolved = resolve(asked, base, data, torch.device("cpu"))
+    task = TASKS[asked.task](resolved, data.tokenizers)
     torch.manual_seed(1)
     sizes = [data.tokenizers[side].size for side in ("source", "target")]
     model = KINDS[resolved.model.kind].build(resolved.model, *sizes)
     accelerator = make_accelerator(resolved.training)
     run = Run.create(folder, resolved, data.tokenizers)
     return Trainer(
-        run, resolved, data, model.double() if double else model, accelerator, Display(quiet=True)
+        run,
+        resolved,
+        task,
+        data,
+        model.double() if double else model,
+        accelerator,
+        Display(quiet=True),
     )
 
 
@@ -606,7 +613,7 @@ def test_lines_of_the_log(tiny_run: Path) -> None:
 def test_validation_loss_is_that_of_the_saved_weights(tiny_run: Path) -> None:
     run = Run.open(tiny_run)
     data = TASKS[run.recipe.task].prepare(run.recipe, tiny_run)
-    total, tokens = run.task.summed_loss(run.load_model("last"), data.validation)
+    total, tokens = run.task.metrics.summed_loss(run.load_model("last"), data.validation)
     assert total / tokens == pytest.approx(lines(run, "validation")[-1]["loss"], rel=1e-6)
 
 

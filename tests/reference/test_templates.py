@@ -251,7 +251,7 @@ def test_a_question_and_its_text(tmp_path: Path, context: str) -> None:
     ).readable()
     ids, read = (
         run.tokenizers["text"].encode(context),
-        run.task.windows(example.examples, example.row),
+        run.task.encoding.windows(example.examples, example.row),
     )
     for window in read:
         assert (

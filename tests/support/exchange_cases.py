@@ -22,7 +22,7 @@ from regard.exchange import marian
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
-from regard.tasks.task import padded
+from regard.tasks.reading import padded
 from regard.text.vocabularies import BEGIN, END, PAD
 from regard.training.train import train
 

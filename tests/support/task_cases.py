@@ -14,15 +14,16 @@ from regard.data.readers import Reader
 from regard.data.store import DOCUMENT_ENDS
 from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
-from regard.tasks import TASKS
-from regard.tasks.raw import RawTextTask
+from regard.tasks import TASKS, Task
+from regard.tasks.raw import RawEncoding, learn_text_tokenizer, read_documents
 from regard.tasks.translation import Translation
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from regard.text.vocabularies import SPECIAL_NAMES
+from regard.text.vocabularies import SPECIAL
 
 DATA: dict[str, Any] = {
     "translation": {"corpus": "reverse", "size": 10},
     "classification": {"file": "a.tsv", "text": "text", "label": "label"},
+    "language_modeling": {"text": "a.txt"},
     "masked_language_modeling": {"text": "a.txt"},
     "tagging": {"file": "a.conll"},
     "question_answering": {"file": "a.json"},
@@ -60,19 +61,37 @@ def prepare_pairs(
     return prepare(Translation, recipe, base, options.get("tokenizers"), options.get("progress"))
 
 
+class _RawTask(Task):
+    """A task on raw text, without a model."""
+
+    name = "raw"
+    vocabularies = ("text",)
+    sentences: Any = None
+    special: Any = SPECIAL
+
+    @classmethod
+    def learn_tokenizers(cls, recipe: Any, train: Any, base: Path) -> Tokenizers:
+        return learn_text_tokenizer(recipe, train, base, cls.special)
+
+    @classmethod
+    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> RawEncoding:
+        return RawEncoding(recipe, tokenizers, lambda text, part: text.pieces, cls.sentences)
+
+    def objective(self, model: Any) -> Any:
+        raise NotImplementedError
+
+
 def raw_case(
     data: Any,
     tokenizer: TokenizerConfig,
     *,
     sentences: Any = None,
-    special: Any = SPECIAL_NAMES,
+    special: Any = SPECIAL,
     letters: int | None = None,
-) -> tuple[type[RawTextTask], Any]:
+) -> tuple[type[_RawTask], Any]:
     """A task on raw text that finds sentences as asked for, and the sections of a recipe that it
     reads."""
-    kind = type(
-        "RawCase", (RawTextTask,), {"name": "raw", "special": special, "sentences": sentences}
-    )
+    kind = type("RawCase", (_RawTask,), {"special": special, "sentences": sentences})
     model, training = SimpleNamespace(letters=letters), SimpleNamespace(seed=1)
     return kind, Recipe.model_construct(
         task="raw", data=data, tokenizer=tokenizer, model=model, training=training
@@ -85,17 +104,19 @@ def prepare_raw(
     """The pipeline for raw text: `splits` as RawTokens, `tokenizers` and `report`."""
     kind, recipe = raw_case(data, tokenizer, **options)
     prepared = prepare(kind, recipe, base, None, progress)
-    task: Any = prepared.encoding
+    encoding: Any = prepared.encoding
     parts = {"train": prepared.train, "validation": prepared.validation, "test": prepared.test}
-    splits = {part: task.raw_tokens(pieces) for part, pieces in parts.items() if pieces is not None}
-    return SimpleNamespace(splits=splits, tokenizers=task.tokenizers, report=prepared.report)
+    splits = {
+        part: encoding.raw_tokens(pieces) for part, pieces in parts.items() if pieces is not None
+    }
+    return SimpleNamespace(splits=splits, tokenizers=encoding.tokenizers, report=prepared.report)
 
 
 def read_raw(data: Any, base: Path, tokenizer: Tokenizer, **options: Any) -> RawTokens:
     """The training corpora of the data as they are, encoded in memory."""
     kind, recipe = raw_case(data, TokenizerConfig(), **options)
-    task = kind(recipe, Tokenizers({"text": tokenizer}))
-    return task.raw_tokens(task.read_documents(data.train, "train", base))
+    encoding = kind.make_encoding(recipe, Tokenizers({"text": tokenizer}))
+    return encoding.raw_tokens(read_documents(encoding, data.train, "train", base))
 
 
 def raw_tokens(
@@ -109,5 +130,7 @@ def raw_tokens(
     """Whole documents, encoded in memory; `place` names where one stands."""
     parts = [DOCUMENT_ENDS] * len(texts)
     columns = encode_documents(texts, parts, tokenizer, sentences, letters)
-    task: Any = SimpleNamespace(encode=lambda texts, place: columns)
-    return RawTokens(Dataset.of(task, {"text": texts, "part": parts}, place), tokenizer, letters)
+    encoding: Any = SimpleNamespace(encode=lambda texts, place: columns)
+    return RawTokens(
+        Dataset.of(encoding, {"text": texts, "part": parts}, place), tokenizer, letters
+    )

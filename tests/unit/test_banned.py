@@ -19,7 +19,7 @@ from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.search.hypotheses import NEVER, Live
 from regard.search.rules import BannedTexts, Constraints
-from regard.tasks.translation import ban_of
+from regard.tasks.written import ban_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from toy_models import Toy, ban_tokens

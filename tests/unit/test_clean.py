@@ -4,7 +4,7 @@ made of it."""
 import pytest
 
 from regard.data.config import TextPairs
-from regard.tasks.translation import EvaluationConfig, Parallel, Translation
+from regard.tasks.translation import EvaluationConfig, Parallel, translation_scores
 from regard.text.clean import Cleaning, detokenised, entity_in, signs_in, token_in
 
 PLAIN = [
@@ -96,8 +96,8 @@ def test_entities_inflate_bleu() -> None:
     outputs = [f"{word} &apos;s dog sees it ." for word in ("Anna", "Ben", "Carla")]
     references = [[f"{word} &apos;s cat was there ."] for word in ("Emma", "Fred", "Grace")]
     clean = Cleaning(unescape=True, detokenise=True)
-    inflated = Translation.text_scores(outputs, references, EvaluationConfig())["bleu"]
-    right = Translation.text_scores(
+    inflated = translation_scores(outputs, references, EvaluationConfig())["bleu"]
+    right = translation_scores(
         [*map(clean, outputs)], [[clean(one)] for [one] in references], EvaluationConfig()
     )["bleu"]
     assert inflated > 3 * right > 0

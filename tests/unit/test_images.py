@@ -19,8 +19,8 @@ from regard.data.prepare import prepare_texts
 from regard.errors import DataError
 from regard.language import korean
 from regard.recipes.loading import load_recipe
-from regard.tasks.captioning import Captioned, Captioning
-from regard.tasks.translation import EvaluationConfig
+from regard.tasks.captioning import BLEU_1_TO_4, Captioned, Captioning
+from regard.tasks.translation import EvaluationConfig, translation_scores
 
 CONFIG = ImagesConfig(size=8)
 READING = Reading(CONFIG, 2, 2)
@@ -238,7 +238,7 @@ def test_the_verbs_on_a_finished_run(album: Path) -> None:
 
 def shown(examples: Any, row: int) -> Any:
     """The image of an example as a model reads it."""
-    return examples.encoding.source(examples, row).shown
+    return examples.encoding.sources.of(examples, row).shown
 
 
 def test_broken_images_are_dropped_and_counted_where_the_recipe_says_so(album: Path) -> None:
@@ -382,13 +382,16 @@ def test_lists_without_captions_are_named(album: Path) -> None:
 
 def test_metrics_take_the_best_of_several_references() -> None:
     outputs = ["a red circle", "all is blue"]
-    found = Captioning.text_scores(
-        outputs, [["the red circle", "a red circle"], ["all is blue"]], EvaluationConfig()
+    found = translation_scores(
+        outputs,
+        [["the red circle", "a red circle"], ["all is blue"]],
+        EvaluationConfig(),
+        BLEU_1_TO_4,
     )
     assert found["exact_match"] == 1.0
     assert found["bleu1"] == pytest.approx(100)
-    single = Captioning.text_scores(
-        outputs, [["the red circle"], ["all is green"]], EvaluationConfig()
+    single = translation_scores(
+        outputs, [["the red circle"], ["all is green"]], EvaluationConfig(), BLEU_1_TO_4
     )
     assert single["exact_match"] == 0.0
     assert single["bleu1"] == pytest.approx(100 * 4 / 6)

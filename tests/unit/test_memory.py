@@ -17,7 +17,7 @@ from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.recipes.loading import load_recipe
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.tasks import TASKS
+from regard.tasks import TASKS, Task
 from regard.training.accelerator import make_accelerator
 from regard.training.memory import (
     fitting_batch_tokens,
@@ -124,6 +124,10 @@ def test_large_batches_that_need_less_than_small_ones_foretell(
 # What is measured
 
 
+def task_of(recipe: AnyRecipe, data: Prepared) -> Task:
+    return TASKS[recipe.task](recipe, data.tokenizers)
+
+
 def prepared(tree: Tree, *, model: str = "bahdanau") -> tuple[AnyRecipe, Prepared, Generator]:
     tree["model"] = MODELS[model]
     asked, base = load_recipe(tree)
@@ -150,7 +154,13 @@ def line(recipe: AnyRecipe, data: Prepared, model: Generator) -> tuple[float, fl
     example = data.train.longest_example()
     length, accelerator = int(data.train.lengths[example]), make_accelerator(recipe.training)
     one, two = (
-        step_bytes(recipe, data.train.batch(np.full(rows, example)), model, accelerator)
+        step_bytes(
+            recipe,
+            task_of(recipe, data),
+            data.train.batch(np.full(rows, example)),
+            model,
+            accelerator,
+        )
         for rows in (1, 2)
     )
     return 2 * one - two, (two - one) / length
@@ -175,7 +185,9 @@ def test_measuring_changes_neither_weights_nor_draws(tiny_recipe: Tree) -> None:
     recipe, data, model = prepared(tiny_recipe)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     state, training = torch.get_rng_state(), model.training
-    fitting_batch_tokens(recipe, data.train, model, make_accelerator(recipe.training))
+    fitting_batch_tokens(
+        recipe, task_of(recipe, data), data.train, model, make_accelerator(recipe.training)
+    )
     assert torch.equal(torch.get_rng_state(), state)
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -186,7 +198,12 @@ def test_little_memory_lowers_the_batch_and_less_refuses(tiny_recipe: Tree) -> N
     tiny_recipe["training"]["batch_tokens"] = 8192
     recipe, data, model = prepared(tiny_recipe)
     fitting = partial(
-        fitting_batch_tokens, recipe, data.train, model, make_accelerator(recipe.training)
+        fitting_batch_tokens,
+        recipe,
+        task_of(recipe, data),
+        data.train,
+        model,
+        make_accelerator(recipe.training),
     )
     fixed, per_token = line(recipe, data, model)
     for tokens in (256, 1024, 4096):

@@ -23,10 +23,10 @@ from regard.search.decode import draw_index, search, truncated
 from regard.search.hypotheses import MIN_COVERAGE, NEVER, Hypothesis, best, coverage, objective_of
 from regard.search.rules import SPECIAL_TOKENS, Constraints, Limits, Rules, SpecialTokens
 from regard.search.scoring import log_probabilities, token_scores
-from regard.tasks.language_modeling import LanguageModeling
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import BEGIN, END, PAD
 from search_cases import Ids, allowed, assert_same, may_follow, plain_objective
+from task_cases import make_task
 from toy_models import TableToy, Toy, ban_tokens, table_toy
 
 A, B, C, D = 4, 5, 6, 7
@@ -371,7 +371,12 @@ def test_search_stops_when_nothing_can_win() -> None:
 def test_a_language_model_never_writes_its_start_token() -> None:
     """It begins with `</s>` and has never read `<s>`, to which it may still give probability."""
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["ab"])
-    special = LanguageModeling(None, Tokenizers({"text": tokenizer})).special_tokens
+    task = make_task(
+        "language_modeling",
+        Tokenizers({"text": tokenizer}),
+        model={"kind": "gpt", "preset": "tiny"},
+    )
+    special = task.answers.special
     model = table_toy(6, {BEGIN: 0.9, A: 0.06, END: 0.04})
     [[hypothesis]] = search(model, ONE, SearchConfig(beam=1, max_length=3), special=special)
     assert list(hypothesis.tokens) == [A, A, END]

@@ -22,7 +22,7 @@ from regard.data.dataset import Dataset
 from regard.data.raw import RawData, document_pieces
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
-from regard.tasks.task import padded
+from regard.tasks.reading import padded
 from regard.text.spelling import Token, UnknownWord, ids_of, letters_of, unknown_in
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import END, UNK
@@ -151,7 +151,7 @@ def test_texts_that_are_cut_windowed_and_paired_keep_their_words() -> None:
     def rows(columns: dict[str, list[str]], longest: int, **data: Any) -> list[list[str]]:
         corpus = {"file": "a.tsv", **{name: name for name in columns}, "label": "label"}
         task = task_of("classification", longest, train=corpus, **data)
-        return words_of(Dataset.of(task, columns, str).batch(np.array([1])).text, own)
+        return words_of(Dataset.of(task.encoding, columns, str).batch(np.array([1])).text, own)
 
     assert rows({"text": TEXTS}, 8, long="head_tail") == [["</s>", "▁the", *SECOND[3:], "</s>"]]
     windows = [["</s>", *SECOND[:6], "</s>"], ["</s>", *SECOND[4:], "</s>"]]
@@ -165,18 +165,20 @@ def test_tagged_words_and_questions_keep_them_too() -> None:
     words = ["the", "zebra", "saw", "여우", ".", "saw", "saw", "saw"]
     tagging = task_of("tagging", 8, head={"labels": ["O", "B-X", "I-X"]})
     columns = {"tokens": [json.dumps(words, ensure_ascii=False)], "tags": [json.dumps(["O"] * 8)]}
-    tagged = Dataset.of(tagging, columns, str)
+    tagged = Dataset.of(tagging.encoding, columns, str)
     marked = [f"▁{word}" for word in words]
     rows = [["</s>", *marked[:6], "</s>"], ["</s>", *marked[3:], "</s>"]]
     assert words_of(tagged.batch(np.array([0])).text, own) == rows
-    encoded = tagging.words(tagged, 0)
+    encoded = tagging.encoding.words(tagged, 0)
     unknown_words = [
         [token.word for token in word if isinstance(token, UnknownWord)] for word in encoded
     ]
     assert unknown_words[:5] == [[], ["▁zebra"], ["▁saw"], ["▁여우"], []]
     answering = task_of("question_answering", 20, max_question=8, head={"no_answer": True})
     asked = Dataset.of(
-        answering, {"context": [TEXTS[1]], "question": ["who saw a yak ?"], "answers": ["[]"]}, str
+        answering.encoding,
+        {"context": [TEXTS[1]], "question": ["who saw a yak ?"], "answers": ["[]"]},
+        str,
     )
     question = ["▁who", "▁saw", "▁a", "▁yak", "▁?"]
     assert words_of(asked.batch(np.array([0])).text, own) == [

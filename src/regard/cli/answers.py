@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from regard.api import Loaded, Predictions
     from regard.data.example import Example
     from regard.data.standard_input import PlacedLine
-    from regard.tasks.task import Note
+    from regard.tasks.answers import Note
     from regard.views.vectors import Features
 
 
@@ -101,7 +101,7 @@ def answer_lines(
     task = run.task
     at_prompt = sys.stdin.isatty()
     if at_prompt:
-        parts = _prompted_lines(answers.prompt, with_empty=task.reads_stories)
+        parts = _prompted_lines(answers.prompt, with_empty=task.views.stories is not None)
     else:
         parts = standard_input(needed=not story, skip_bad=skip_bad)
     inputs: list[Example] = []

@@ -193,7 +193,7 @@ def _text_and_story(
             what = "it chooses one of the story's own questions"
             raise DecodeError(what, where="--question", hint="give it or INPUT, not both")
         begin = f"{story_lines[-1].place}, " if story_lines else ""
-        lines = text.split("\n") if task.reads_stories else [text]
+        lines = text.split("\n") if task.views.stories else [text]
         return [*story_lines, *(task.inputs.typed(line, f"{begin}input") for line in lines)]
     if asks and text is None:
         return story_lines
@@ -201,7 +201,7 @@ def _text_and_story(
     if not story_lines and not any(text.strip() for text, _ in piped):
         hint = "give a text, or --story; standard input is empty, too"
         raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
-    if len(piped) > 1 and not task.reads_stories:
+    if len(piped) > 1 and not task.views.stories:
         what = f"explain takes one text, but there are {len(piped):,} lines"
         raise DecodeError(what, where="standard input", hint="give one of them")
     return [*story_lines, *examples_in(task.inputs, piped)]

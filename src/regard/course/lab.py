@@ -28,7 +28,7 @@ from regard.data.batches import Batch, Padded
 from regard.errors import RegardError
 from regard.language import default_language
 from regard.recipes.shipped import shipped_text
-from regard.tasks.task import padded
+from regard.tasks.reading import padded
 from regard.views.labels import percent
 from regard.views.report import Cell, Part, Prose, Report, Result, Section, Table
 

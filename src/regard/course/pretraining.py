@@ -20,8 +20,10 @@ from regard.course.lab import (
     text_recipe,
     training_of,
 )
+from regard.data.example import Example
 from regard.data.segments import OUTCOMES, Segments
 from regard.runs.examples import examples_of
+from regard.tasks.masked_language_modeling import FilledGaps
 from regard.views.compare import training_length
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
@@ -314,9 +316,9 @@ def _paper(run: Run) -> Findings:
             for word, p in zip(mask["words"][:3], mask["probabilities"][:3], strict=True)
         ]
         gaps.append([" ".join(texts), "  ".join(words)])
-    model: Any = run.load_model()
-    task = cast(Any, run.task)
-    row = task.framed(model, f"{first}\t{seconds[0]}")
+    model = run.load_model()
+    gap_answers = cast(FilledGaps, run.task.views.gaps)
+    row = gap_answers.framed(model, Example({"first": first, "second": seconds[0]}, "input"))
     ids = torch.tensor(row.ids)
     segments = torch.tensor(row.segments)
     embedding = model.embedding

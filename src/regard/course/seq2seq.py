@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from itertools import chain, groupby, product
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import numpy as np
 import torch
@@ -140,7 +139,7 @@ def _probed_vector(lab: Lab, run: Run) -> Findings:
     random = Random(1)
     length = 12
     rows = [[random.choice(SYMBOLS) for _ in range(length)] for _ in range(lab.few(4000))]
-    model: Any = run.load_model()
+    model = run.load_model()
     trained = len(rows) * 3 // 4
     letters = SYMBOLS[:8]
     with torch.inference_mode():
@@ -337,7 +336,7 @@ def _taught(
     )
     own = _right(run, pairs)
     right = list[list[bool]]()
-    model: Any = run.load_model()
+    model = run.load_model()
     for _, group in groupby(pairs, key=lambda pair: len(pair[0])):
         batch = pair_batch(run, *zip(*group, strict=True))
         with torch.inference_mode():
@@ -383,12 +382,8 @@ def _word_by_word(lab: Lab) -> Findings:
         pairs = list(generate(corpus, lab.few(1500), 1, "train", range(3, 8)))
         tests = list(generate(corpus, lab.few(100), 1, "test", range(3, 8)))
         written = word_by_word(pairs, [source for source, _ in tests])
-        task = runs["attention"].task
-        found = {
-            "word by word": task.text_scores(
-                written, [[target] for _, target in tests], task.recipe.evaluation
-            )
-        }
+        metrics_of = runs["attention"].task.views.compared_texts
+        found = {"word by word": metrics_of.text_scores(written, [[target] for _, target in tests])}
         for name, metrics in (found | {name: evaluate(run) for name, run in runs.items()}).items():
             rows.append([f"en-{language}", name, metrics["bleu"], metrics["chrf"]])
             key = f"{language}_{name.replace(' ', '_')}"

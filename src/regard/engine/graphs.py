@@ -18,8 +18,7 @@ class CapturedLoss:
     """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of
     hundreds.
 
-    The first batch of a shape is computed without a graph, so that its kernels are loaded. So are
-    batches in which the kernels depend on more than the shapes. A graph
+    The first batch of a shape is computed without a graph, so that its kernels are loaded. A graph
     adds to the gradients that it finds when it is captured, and makes them where there are none. It
     has memory of its own, which it keeps: see `Gradients.in_memory` in training/gradients.py.
     """
@@ -32,10 +31,8 @@ class CapturedLoss:
         self.full = False  # whether there is no memory for graphs
 
     def __call__(self, batch: AnyBatch, factor: float) -> Tensor:
-        if self.full or not batch.keeps_shape:
-            return self.loss(batch, factor)
         tensors, shape = batch.tensors(), batch.unnamed().signature()
-        if shape not in self.graphs:
+        if self.full or shape not in self.graphs:
             self.graphs[shape] = None
             return self.loss(batch, factor)
         if (captured := self.graphs[shape]) is None:

@@ -250,7 +250,7 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
     if exported.generation:
         texts["generation_config.json"] = json.dumps(exported.generation, indent=1)
     longest = exported.longest
-    if run.task.writes != "target":  # else longer texts are read, too
+    if run.task.views.targets is None:  # else longer texts are read, too
         longest = min(longest, run.recipe.data.max_length)
     for number, tokenizer in enumerate(run.tokenizers.files.values()):
         place = "target/" if number else ""

@@ -15,8 +15,8 @@ from regard.errors import CheckpointError, DecodeError
 from regard.inference.loaded_model import LoadedModel, PlacedModel
 from regard.runs.examples import SPLITS, examples_of, noted
 from regard.runs.run import Run
+from regard.tasks.answers import Done, ignore
 from regard.tasks.baseline import strongest
-from regard.tasks.task import Done, ignore
 from regard.text.writing import check_writable, write_file
 
 EXAMPLES_PER_PIECE = 250
@@ -53,9 +53,9 @@ def baseline_metrics(run: Run, examples: Any) -> dict[str, Any]:
     if not run.recipe.data.train:
         what = "the run was imported, so there are no training rows for a baseline"
         raise DecodeError(what, where="--baseline", hint="leave it out")
-    task_metrics = run.task.metrics
-    baselines = task_metrics.baselines(examples_of(run, "train"), examples)
-    metrics = strongest(task_metrics, baselines, examples)
+    task = run.task
+    train = examples_of(run, "train")
+    metrics = strongest(task.metrics, task.higher_is_better, train, examples)
     if metrics:
         return {"baseline": metrics}
     return {"note": f"there is no classical baseline for {run.recipe.task}"}

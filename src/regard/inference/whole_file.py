@@ -18,7 +18,7 @@ from regard.inference.loaded_model import PlacedModel, Precision, load_model, us
 from regard.inference.predictions import Predictions, predict_chunks
 from regard.runs.checkpoints import load_facts
 from regard.runs.run import Run
-from regard.tasks.task import Note
+from regard.tasks.answers import Note
 from regard.text.checksums import key_of
 from regard.text.writing import GrowingFile
 

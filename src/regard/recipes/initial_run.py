@@ -41,7 +41,7 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     init = _init_of(tree)
     if task is None or init is None:
         return tree
-    if "model" in tree and task.head is None and not task.reads_raw_text:
+    if "model" in tree and not task.start.completes_model:
         return tree
     if not (base / init / "recipe.yaml").exists():
         if "model" in tree:  # what is wrong with the run is reported when it is opened
@@ -53,7 +53,7 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     # reported when the recipe is checked
     if not isinstance(model, dict) or not isinstance(tokenizer, dict):
         return tree
-    if task.reads_raw_text and given is not None:
+    if task.start.continues and given is not None:
         model = {name: kind for name, kind in model.items() if name == "kind"}
         model |= given.get("model") or {}
         tokenizer = given.get("tokenizer") or {}
@@ -61,7 +61,7 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     their_tokenizer = {**theirs.get("tokenizer", {}), **_tokenizer_files(base, init)}
     whole = _model_with_init(task, theirs["model"], model, init)
     problems = [*_other_tokenizer(their_tokenizer, tokenizer, init)]
-    if task.reads_raw_text:
+    if task.start.continues:
         problems = [*_other_preset(theirs["model"], model, init), *problems]
         if problems:  # with those that are otherwise found only when the weights are taken
             problems += other_fields(theirs["model"], model, init)
@@ -88,9 +88,9 @@ def _tokenizer_files(base: Path, init: str) -> Tree:
 
 def _model_with_init(task: type[Task], theirs: Tree, model: Tree, init: str) -> Tree:
     """The section `model`: that of a run, with the fields that the recipe gives."""
-    if not task.reads_raw_text and "preset" in model:
+    if not task.start.continues and "preset" in model:
         return model
-    whole = {**theirs, **task.init_model, "vectors": None, **model}
+    whole = {**theirs, **task.start.model, "vectors": None, **model}
     if whole["kind"] != theirs["kind"]:
         what = f"{init} is a {theirs['kind']}, this recipe asks for {model['kind']}"
         raise ConfigError(

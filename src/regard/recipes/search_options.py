@@ -3,15 +3,14 @@ that they make of a run's own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from regard.config import Tree, apply_overrides
-from regard.errors import ConfigError, DecodeError
+from regard.errors import ConfigError
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.recipes.resolved import ResolvedRecipe, with_training
-from regard.search.config import MAX_BEAM, SAMPLING_FIELDS
-from regard.tasks import TASKS, Task
+from regard.search.config import MAX_BEAM, SAMPLING
+from regard.tasks import TASKS
 
 CHANGEABLE_AFTER_TRAINING = ("search", "evaluation", "data.encoding")
 """Sections and fields that an override may change in a trained run's recipe."""
@@ -72,14 +71,6 @@ def with_search(recipe: ResolvedRecipe, options: SearchOptions) -> ResolvedRecip
     return with_training(recipe_of(tree), recipe.training)
 
 
-def refuse_search(task: Task | type[Task], options: Mapping[str, object]) -> None:
-    """Refuse options of a search for a task that has none."""
-    for option, value in options.items():
-        if value is not None and task.writes is None:
-            what = f"{task.name} does not decode, so {option} has no effect"
-            raise DecodeError(what, where=option, hint="leave it out")
-
-
 def _refuse_without_search(recipe: AnyRecipe, options: SearchOptions) -> None:
     """Refuse the options, except the number of outputs, for a task that does not search."""
     flags = {
@@ -92,7 +83,7 @@ def _refuse_without_search(recipe: AnyRecipe, options: SearchOptions) -> None:
         for path in sorted(options.paths)
         if path.startswith("search.") and path != "search.nbest"
     }
-    refuse_search(TASKS[recipe.task], {**flags, **paths})
+    TASKS[recipe.task].check_search_options({**flags, **paths})
 
 
 def _refuse_fixed_sections(recipe: AnyRecipe, overrides: tuple[str, ...]) -> None:
@@ -111,12 +102,12 @@ def _leave_sampling(search: Tree, options: SearchOptions) -> None:
     """Drop the settings of sampling that the options do not name, if they ask a run that samples
     for a beam or for `search.sample=false`."""
     paths = options.paths
-    given = [name for name in SAMPLING_FIELDS if f"search.{name}" in paths]
+    given = [name for name in SAMPLING if f"search.{name}" in paths]
     asks_for_beam = options.beam is not None or "search.beam" in paths
     if "search.sample" not in paths and not given and asks_for_beam:
         search["sample"] = False
     if search.get("sample") is False:
-        for name in SAMPLING_FIELDS:
+        for name in SAMPLING:
             if name not in given:
                 search.pop(name, None)
 

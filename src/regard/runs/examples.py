@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from regard.data.config import Corpus, Split
+from regard.data.corpora import Part
 from regard.data.epochs import Examples
 from regard.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from regard.runs.checkpoints import STEP_FOLDER, data_fingerprints
@@ -45,7 +46,7 @@ def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
             hint="--split validation, or --file",
         )
     if split != "train" and not isinstance(chosen, Split):
-        return run.task.read(chosen, split, run.folder)
+        return run.task.read(chosen, cast(Part, split), run.folder)
     return _prepared_split(run, split, is_share=isinstance(chosen, Split))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from torch import nn
-
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Hypothesis
 
@@ -35,7 +33,3 @@ class ExternalModel:
         """log P of each token of the targets, and of the `</s>` after them, in the order of the
         sources."""
         raise NotImplementedError
-
-
-AnyModel = nn.Module | ExternalModel
-"""A model of torch, or one that another library runs."""

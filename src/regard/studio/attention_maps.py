@@ -54,7 +54,7 @@ class AttentionBody(VerbBody):
             attentions = explanation.of_kind(view)  # type: ignore[arg-type]
         maps = _hop_maps(explanation) if view == "hops" else explanation.heat_maps()
         parts = [] if maps else in_language(explanation.report()).sections[0].parts
-        views = [*explanation.views, *(["occlusion"] if served.run.task.head else [])]
+        views = [*explanation.views, *(["occlusion"] if served.run.task.network.has_head else [])]
         return {
             "input": explanation.input,
             "output": explanation.output,

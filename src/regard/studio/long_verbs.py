@@ -27,7 +27,7 @@ from regard.studio.requests import Body
 from regard.studio.sent import begins_with, refuse_large, refuse_large_files
 from regard.studio.sent_files import SentFile, private_folder, without_folder
 from regard.studio.served import ServedRun
-from regard.tasks.task import summed
+from regard.tasks.answers import summed
 from regard.views.report import Result
 
 CHECK_SECONDS = 300.0
@@ -111,7 +111,9 @@ def _evaluation(run: ServedRun, body: MeasureBody, progress: ReportProgress) -> 
         own = body.confined(run.run, options)
         metrics = evaluate(own, predictions=False, progress=moved, **options)
         predictions = metrics.pop("predictions", None)
-        if predictions is None and own.task.writes != "target":  # those are decoded by `diagnose`
+        if (
+            predictions is None and own.task.views.targets is None
+        ):  # those are decoded by `diagnose`
             examples = examples_of(own, body.split, options.get("files", ()))
             with suppress(DataError):  # some models cannot say
                 predictions = own.task.metrics.by_unit(

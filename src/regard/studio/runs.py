@@ -130,8 +130,9 @@ class Runs:
         """One run, with its recipe."""
         run = self.opened(self.known(name))
         # an autoencoder does not search
-        searches = run.recipe.model.generates and not getattr(run.task, "rewrites", False)
-        writes = run.task.writes if searches else None
+        views = run.task.views
+        searches = run.recipe.model.generates and not views.rewrites
+        writes = views.written.column if searches and views.written else None
         model = run.recipe.model
         attends = model.attends or bool(model.alignment)
         parts = {

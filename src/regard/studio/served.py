@@ -23,7 +23,7 @@ from regard.search.stopping import stoppable
 from regard.studio.batching import Batcher, QueuedRequest
 from regard.studio.requests import Body, Input, PredictBody
 from regard.studio.settings import Settings
-from regard.tasks.task import LONGEST
+from regard.tasks.reading import LONGEST
 from regard.views.explanation import Explanation
 
 T = TypeVar("T")
@@ -135,7 +135,7 @@ class ServedRun:
         """Refuse a search that may write too much, by its beam and the longest output that it
         allows for each input."""
         run = self.run
-        if run.task.writes is None:
+        if run.task.views.written is None:
             return
         lengths = self._regions_of(len(inputs))
         if lengths is None:
@@ -146,7 +146,7 @@ class ServedRun:
     def refuse_rows(self, rows: Sequence[Mapping[str, Any]], options: SearchOptions) -> None:
         """Refuse a search for the rows of a job that may write too much; the characters of a row
         are counted as its tokens."""
-        if self.run.task.writes is None or not rows:
+        if self.run.task.views.written is None or not rows:
             return
         search = with_search(self.run.recipe, options).search
         characters = [

@@ -1,4 +1,4 @@
-"""What a run is for: one file a task."""
+"""What a run is for: one file per task, and the parts that tasks are composed of."""
 
 from regard.tasks.captioning import Captioning
 from regard.tasks.classification import Classification
@@ -11,9 +11,9 @@ from regard.tasks.story_answering import StoryAnswering
 from regard.tasks.summarization import Summarization
 from regard.tasks.tagging import Tagging
 from regard.tasks.task import Task
-from regard.tasks.translation import TextToText, Translation
+from regard.tasks.translation import Translation
 
-__all__ = ["TASKS", "Task", "TextToText"]
+__all__ = ["TASKS", "Task"]
 
 TASKS: dict[str, type[Task]] = {
     "translation": Translation,
@@ -28,4 +28,4 @@ TASKS: dict[str, type[Task]] = {
     "tagging": Tagging,
     "question_answering": QuestionAnswering,
 }
-"""`task` -> its columns, objective, metrics and prediction."""
+"""The name of a task in a recipe -> its class."""

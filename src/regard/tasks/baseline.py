@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import import_extra
+from regard.tasks.task import Metrics
 
 Texts = Sequence[str]
 TAG_ITERATIONS = 100  # of L-BFGS
@@ -127,20 +128,20 @@ def shape(word: str) -> str:
     )
 
 
-def strongest(task: Any, found: Iterator[tuple[str, Any]], examples: Any) -> dict[str, Any]:
-    """The metrics on the examples of the model that is best on them, and its name; empty if there
-    is no model.
+def strongest(
+    metrics: Metrics, higher_is_better: Sequence[str], train: Any, examples: Any
+) -> dict[str, Any]:
+    """The metrics on the examples of the linear model that is best on them, and its name; empty if
+    there is no model.
 
     The choice is to the advantage of the baseline: it has seen the answers.
     """
     best: dict[str, Any] = {}
-    [metric] = [
-        name for name in (*COMPARED_BY, *task.higher_is_better[:1]) if name in task.higher_is_better
-    ][:1]
-    for name, results in found:
-        measured = task.scores(examples, results)
-        if not best or measured[metric] > best[metric]:
-            best = {"model": name} | {
-                key: value for key, value in measured.items() if key in task.higher_is_better
-            }
+    names = (*COMPARED_BY, *higher_is_better[:1])
+    metric = next((name for name in names if name in higher_is_better), "")
+    for name, results in metrics.baselines(train, examples):
+        scores = metrics.scores(examples, results)
+        if not best or scores[metric] > best[metric]:
+            kept = {key: value for key, value in scores.items() if key in higher_is_better}
+            best = {"model": name} | kept
     return best

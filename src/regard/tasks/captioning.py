@@ -6,7 +6,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from regard.data import images, shapes
-from regard.data.batches import Images
+from regard.data.batches import Images, Ragged
 from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import NAMED, Dataset, Finding
+from regard.data.dataset import NAMED, Dataset, Finding, SplitReport
 from regard.data.example import Example
 from regard.data.formats import table_rows
 from regard.data.images import Picture, Pictures, Reading
 from regard.data.inputs import Inputs, is_table
-from regard.data.prepare import Prepared, Progress, prepare
+from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.errors import DataError, Problem, RegardError
@@ -31,11 +31,24 @@ from regard.models import any_config
 from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search.stopping import stop_if_given_up
-from regard.tasks.task import Done, ignore
-from regard.tasks.translation import Translation
+from regard.tasks.answers import Done, ignore
+from regard.tasks.pairs import (
+    PairEncoding,
+    PairNetwork,
+    TargetTexts,
+    TextMetrics,
+    refuse_long_pairs,
+)
+from regard.tasks.sources import Sources
+from regard.tasks.task import Task
+from regard.tasks.translation import EvaluationConfig, check_tokenisation, translation_scores
+from regard.tasks.views import Views
+from regard.tasks.written import Source
 from regard.text.files import TextFile
 from regard.text.normalise import natural
 from regard.text.tokenizers import Tokenizers
+
+BLEU_1_TO_4 = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
 
 
 class Captioned(Corpus):
@@ -79,21 +92,47 @@ class CaptionedImages(Dataset):
     """The examples that are left out since their images cannot be read."""
 
 
-class Captioning(Translation):
+class Captioning(Task):
     """Images and captions, measured by BLEU-1 to BLEU-4, chrF and exact match, against all captions
     of an image."""
 
     name = "captioning"
-    shares_examples = False
-    vocabularies = ("target",)  # what has a tokenizer
-    input_columns = ("image",)
     data = Data[Captioned]
+    evaluation = EvaluationConfig
     models = any_config(lambda config: config.reads == "image")
-    lengths_of = "reference"
-    orders: ClassVar[Mapping[str, int]] = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
-    higher_is_better = (*orders, "chrf", "exact_match")
+    vocabularies = ("target",)
+    lower_is_better = ("loss", "perplexity")
+    higher_is_better = (*BLEU_1_TO_4, "chrf", "exact_match")
+    writes = "targets"
+    has_flat_batches = True
 
-    # Data
+    metrics: TextMetrics
+
+    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+        super().__init__(recipe, tokenizers)
+        encoding = self.make_encoding(recipe, tokenizers)
+        targets = TargetTexts(recipe, tokenizers, encoding.sources)
+        scores = partial(translation_scores, config=recipe.evaluation, orders=BLEU_1_TO_4)
+        self.inputs = ImageInputs(self.name, self.corpora, recipe.data.encoding, ("image",))
+        self.encoding = encoding
+        self.network = PairNetwork(recipe, encoding)
+        self.answers = targets
+        self.metrics = TextMetrics(encoding, targets, scores, BLEU_1_TO_4)
+        self.views = Views(written=targets, targets=targets, text_metrics=self.metrics)
+
+    @classmethod
+    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> PairEncoding:
+        return PairEncoding(recipe, tokenizers, ImageSources(recipe.model.reading))
+
+    def objective(self, model: Generator) -> TokenCrossEntropy:
+        training = self.recipe.training
+        weight = self.recipe.model.doubly_stochastic
+        return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing, weight)
+
+    @classmethod
+    def check_recipe(cls, recipe: Any) -> None:
+        super().check_recipe(recipe)
+        check_tokenisation(recipe.evaluation)
 
     @classmethod
     def prepare(
@@ -104,144 +143,103 @@ class Captioning(Translation):
         progress: Progress | None = None,
     ) -> Prepared[CaptionedImages]:
         """The captions through the pipeline of all tasks, then the images that they name."""
-        data, reading, report_progress = (
-            recipe.data,
-            recipe.model.reading,
-            progress or (lambda what, done: None),
-        )
-        parts: dict[Part, Any] = {
-            "train": data.train,
-            "validation": data.validation,
-            "test": data.test,
-        }
-        own = {part: corpora for part, corpora in parts.items() if isinstance(corpora, list)}
-        captions, within = (
-            prepare(cls, recipe, base, tokenizers, progress),
-            recipe.readable_folder(base),
-        )
-        splits: dict[Part, CaptionedImages] = {}
-        reports, problems = dict(captions.report.splits), list[Problem]()
-        for part in parts:
-            if (dataset := getattr(captions, part)) is None:
-                continue
-            moved = partial(report_progress, f"reading images of {part}")
-            corpora = own.get(part, data.train)
-            try:
-                split = captioned(
-                    dataset, corpora, base, reading, data.drops, progress=moved, within=within
-                )
-                splits[part] = split
-            except DataError as error:
-                problems += error.problems
-                continue
-            if split.dropped.count:
-                dropped, columns = (
-                    reports[part].dropped | {"image": split.dropped},
-                    split.encoding.column_reports(split),
-                )
-                reports[part] = replace(
-                    reports[part], kept=len(split), dropped=dropped, columns=columns
-                )
-        if problems:
-            raise DataError(
-                problems=sorted(
-                    problems, key=lambda problem: (not problem.where, natural(problem.where))
-                )
-            )
-        report = replace(captions.report, splits=reports)
-        return Prepared(
-            captions.recipe,
-            captions.encoding,
-            splits["train"],
-            splits["validation"],
-            splits.get("test"),
-            report,
-        )
+        captions = prepare(cls, recipe, base, tokenizers, progress)
+        return with_images(captions, base, progress or (lambda what, done: None))
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
         recipe = self.recipe
-        examples = super().read(corpora, part, base)
+        captions = read(self.encoding, recipe, corpora, part, base)
+        refuse_long_pairs(captions)
         within = recipe.readable_folder(base)
         return captioned(
-            examples, corpora, base, recipe.model.reading, recipe.data.drops, within=within
+            captions, corpora, base, recipe.model.reading, recipe.data.drops, within=within
         )
 
-    def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
-        """The regions of the image without one, as if it had a `</s>`; and the tokens of the
-        caption."""
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        """An image of the size that the model reads, as a `data:` URL."""
+        folder = folder_of(reader.corpus, reader.base)
+        place = reader.corpus.corpus or ""
+        name = row["source"]
+        if reader.within is not None:
+            pixels = images.pixel_count(name, folder, reader.within)
+            too_many = pixels > images.MAX_SHOWN_PIXELS
+            DataError.raise_if([images.too_many_pixels(place)] if too_many else [])
+        reading = self.recipe.model.reading
+        return images.as_url(images.read_picture(name, folder, reading, place, reader.within))
+
+
+class ImageSources(Sources):
+    """Images, whose positions are their regions."""
+
+    lengths_of = "reference"
+    are_alone = False
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        """The regions without one, as if the image had a `</s>`."""
         captioned = _images(examples)
         regions: NDArray[np.int32] = captioned.pictures.regions[captioned.numbers].astype(np.int32)
-        return [regions - np.int32(1), examples.columns["target"].lengths]
+        return regions - np.int32(1)
 
-    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
-        return {"image": [examples.texts["source"][row]], **super().pieces(examples, row)}
+    def collate(self, examples: Dataset, rows: Integers) -> Images:
+        return images.images_of([self.of(examples, int(row)) for row in rows])
 
-    def fingerprints(self, train: CaptionedImages, validation: CaptionedImages) -> dict[str, int]:
-        """What the images show has a checksum of its own, which runs of older versions do not
-        have."""
-        shown = zlib.crc32((train.pictures.checksum + validation.pictures.checksum).encode())
-        return {**super().fingerprints(train, validation), "image": shown}
+    def of(self, examples: Dataset, row: int) -> Picture:
+        captioned = _images(examples)
+        return captioned.pictures[int(captioned.numbers[row])]
 
-    # Sources
-
-    def sources(self, examples: Dataset, rows: Integers) -> Images:
-        return images.images_of([self.source(examples, int(row)) for row in rows])
-
-    def source(self, examples: Dataset, row: int) -> Picture:
-        return _images(examples).pictures[int(_images(examples).numbers[row])]
-
-    def encode_sources(self, inputs: Sequence[Example]) -> list[Picture | RegardError]:
-        """The images whose files are named, relative to where the command runs, or scenes of
-        shapes."""
-        pictures: list[Picture | RegardError] = []
-        reading = self.recipe.model.reading
-        for given in inputs:
-            stop_if_given_up()
-            try:
-                DataError.raise_if([given.fault])
-                pictures.append(images.read_picture(given.text, Path(), reading, given.place))
-            except DataError as error:
-                pictures.append(error)
-        return pictures
-
-    def by_input(self, examples: Dataset) -> list[list[int]]:
+    def groups(self, examples: Dataset) -> list[list[int]]:
         """The examples of each image, images in the order of their first."""
         rows: dict[int, list[int]] = {}
         for row, number in enumerate(_images(examples).numbers.tolist()):
             rows.setdefault(number, []).append(row)
         return list(rows.values())
 
-    # Training and verbs
+    def counts(self, examples: Dataset) -> dict[str, int]:
+        return {"images": len(self.groups(examples))}
+
+    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
+        return {"image": [examples.texts["source"][row]]}
+
+    def fingerprints(self, train: CaptionedImages, validation: CaptionedImages) -> dict[str, int]:
+        """A checksum of what the images show, which runs of older versions do not have."""
+        shown = train.pictures.checksum + validation.pictures.checksum
+        return {"image": zlib.crc32(shown.encode())}
 
     def check(self, data: Prepared[Any]) -> None:
-        self.check_search(data.validation)  # any captioner can read any images
+        """Any captioner can read any images."""
 
-    def objective(self, model: Generator) -> TokenCrossEntropy:
-        training, weight = self.recipe.training, self.recipe.model.doubly_stochastic
-        return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing, weight)
+    def read(self, inputs: Sequence[Example]) -> list[Source | RegardError]:
+        """The images whose files are named, relative to where the command runs, or scenes of
+        shapes."""
+        pictures: list[Source | RegardError] = []
+        for given in inputs:
+            stop_if_given_up()
+            try:
+                DataError.raise_if([given.fault])
+                picture = images.read_picture(given.text, Path(), self.reading, given.place)
+                pictures.append(picture)
+            except DataError as error:
+                pictures.append(error)
+        return pictures
 
-    def combine(
-        self, examples: Dataset, parts: Sequence[tuple[list[str], float, int]]
-    ) -> dict[str, Any]:
-        """The metrics on one output an image, loss and perplexity of all captions."""
-        return {"images": len(self.by_input(examples)), **super().combine(examples, parts)}
+    def batch(self, sources: Sequence[Source]) -> Ragged:
+        return images.images_of([_picture(source) for source in sources])
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
-        """An image of the size that the model reads, as a `data:` URL."""
-        folder = folder_of(reader.corpus, reader.base)
-        place = reader.corpus.corpus or ""
-        name, reading = row["source"], self.recipe.model.reading
-        if reader.within is not None:
-            pixels = images.pixel_count(name, folder, reader.within)
-            DataError.raise_if(
-                [images.too_many_pixels(place)] if pixels > images.MAX_SHOWN_PIXELS else []
-            )
-        return images.as_url(images.read_picture(name, folder, reading, place, reader.within))
+    def tokens(self, source: Source) -> list[str]:
+        return _picture(source).names()
 
-    @cached_property
-    def inputs(self) -> ImageInputs:
-        encoding = self.recipe.data.encoding
-        return ImageInputs(self.name, self.corpora, encoding, self.input_columns)
+
+def _images(examples: Dataset) -> CaptionedImages:
+    assert isinstance(examples, CaptionedImages)
+    return examples
+
+
+def _picture(source: Source) -> Picture:
+    assert isinstance(source, Picture)
+    return source
 
 
 @dataclass(frozen=True)
@@ -279,9 +277,52 @@ class ImageInputs(Inputs):
         return self.of_texts([name if missing else str(folder / name)], place, missing)
 
 
-def _images(examples: Dataset) -> CaptionedImages:
-    assert isinstance(examples, CaptionedImages)
-    return examples
+def with_images(
+    captions: Prepared[Dataset], base: Path, progress: Progress
+) -> Prepared[CaptionedImages]:
+    """Prepared captions with the images that they name."""
+    recipe = captions.recipe
+    data = recipe.data
+    within = recipe.readable_folder(base)
+    splits: dict[Part, CaptionedImages] = {}
+    reports = dict(captions.report.splits)
+    problems = list[Problem]()
+    for part in ("train", "validation", "test"):
+        dataset = getattr(captions, part)
+        if dataset is None:
+            continue
+        own = getattr(data, part)
+        corpora = own if isinstance(own, list) else data.train
+        moved = partial(progress, f"reading images of {part}")
+        try:
+            split = captioned(
+                dataset, corpora, base, recipe.model.reading, data.drops, moved, within
+            )
+        except DataError as error:
+            problems += error.problems
+            continue
+        splits[part] = split
+        reports[part] = _report_with(reports[part], split)
+    if problems:
+        problems.sort(key=lambda problem: (not problem.where, natural(problem.where)))
+        raise DataError(problems=problems)
+    return Prepared(
+        recipe,
+        captions.encoding,
+        splits["train"],
+        splits["validation"],
+        splits.get("test"),
+        replace(captions.report, splits=reports),
+    )
+
+
+def _report_with(report: SplitReport, split: CaptionedImages) -> SplitReport:
+    """The report of a split, less the examples whose images cannot be read."""
+    if not split.dropped.count:
+        return report
+    dropped = report.dropped | {"image": split.dropped}
+    columns = split.encoding.column_reports(split)
+    return replace(report, kept=len(split), dropped=dropped, columns=columns)
 
 
 def captioned(

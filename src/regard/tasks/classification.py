@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -18,36 +19,64 @@ from torch.nn import functional as F
 from regard.data.dataset import Dataset, Where
 from regard.data.example import Example
 from regard.data.labelled import Labelled, LabelledData
+from regard.data.readers import Reader
 from regard.errors import ConfigError, DataError, did_you_mean
 from regard.models.base import device_of
 from regard.models.headed import Headed
 from regard.models.ngrams import Loss
 from regard.objectives.labels import ClassCrossEntropy
 from regard.tasks import baseline
+from regard.tasks.answers import Prediction
 from regard.tasks.headed import (
-    Labels,
+    SCALES,
+    TEXT_MODELS,
+    HeadedMetrics,
+    HeadedNetwork,
+    LabelNames,
     Line,
+    Measure,
+    as_texts,
+    complete_headed,
+    head_vectors,
+    with_head,
+)
+from regard.tasks.labels import (
+    LabelAnswers,
+    LabelEncoding,
+    LabelHeads,
+    Labels,
     Scores,
     TextHeadConfig,
-    TextLabelling,
-    as_texts,
+    labelled_inputs,
+    learn_joint_tokenizer,
     refuse_labels,
+    text_columns,
+    text_of,
+    with_pooling,
 )
-from regard.tasks.task import Prediction
+from regard.tasks.occlusion import occlude_words
+from regard.tasks.task import Start, Task
+from regard.tasks.views import Views
 from regard.text.normalise import fold_white_space, natural, nfc
+from regard.text.tokenizers import Tokenizers
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
 """A number that is written with a fraction or an exponent."""
 WHOLE = re.compile(
     r"([-+]?\d+)(\.0*)?"
 )  # a whole number: pandas writes 1 as 1.0 in a column that has gaps
-SHOWN = 10  # labels that a message names
+MAX_LISTED = 10
+"""Labels that a message names."""
+MANY_CLASSES = 20
+"""More classes than this, and more than half as many as there are examples, are no classes."""
+CLASS_LOSS: tuple[Loss, float] = (partial(F.cross_entropy, reduction="sum"), 0.2)
+"""How a linear model is fitted to classes."""
 
 
 class ClassHeadConfig(TextHeadConfig):
     """A head that chooses one of several classes."""
 
-    labels: Labels = None
+    labels: LabelNames = None
     """The classes in their order. Default: the labels of the training data, sorted; the run keeps
     them."""
     class_weights: Annotated[
@@ -64,139 +93,211 @@ class ClassHeadConfig(TextHeadConfig):
     v|] says the class. Their `pooling` is then mean by default."""
 
 
-class Classification(TextLabelling):
+class Classification(Task):
     """Labelled texts, measured by accuracy, F1 and Matthews' correlation."""
 
     name = "classification"
-    data: ClassVar[type[Any]] = LabelledData[Labelled]
-    head: ClassVar[type[TextHeadConfig]] = ClassHeadConfig
-    outputs: ClassVar[int | None] = None
-    higher_is_better: ClassVar[tuple[str, ...]] = ("accuracy", "f1_macro", "f1_micro", "matthews")
+    data = LabelledData[Labelled]
+    head = ClassHeadConfig
+    models = TEXT_MODELS
+    start = Start(completes_model=True)
+    vocabularies = ("text",)
+    higher_is_better = ("accuracy", "f1_macro", "f1_micro", "matthews")
+    unit = "examples"
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "training": {"label_smoothing": 0.0, "best": "accuracy"}
     }
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
-        """With the labels, and with the weights that `balanced` stands for."""
-        labels, head = list(train["label"]), self.recipe.head
-        names = list(head.labels or self._classes_in(train, where))
-        hint = f"head.labels has {listed(names)}; leave it out to take all labels"
-        classes = [class_of(label, names) for label in labels]
-        refuse_labels(
-            classes,
-            lambda label: "" if label in names else "is not one of head.labels",
-            where,
-            hint,
+    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+        super().__init__(recipe, tokenizers)
+        encoding = self.make_encoding(recipe, tokenizers)
+        classes = encoding.labels.names
+        heads = LabelHeads(encoding, len(classes), CLASS_LOSS, are_classes=True)
+        inputs = labelled_inputs(self.name, encoding, self.corpora)
+        measure = ClassMeasure(encoding)
+        answers = LabelAnswers(encoding, inputs, measure.prediction)
+        names = (*self.lower_is_better, *self.higher_is_better)
+        self.inputs = inputs
+        self.encoding = encoding
+        self.network = HeadedNetwork(recipe, tokenizers, heads)
+        self.answers = answers
+        self.metrics = HeadedMetrics(recipe, answers, measure, names, SCALES)
+        self.views = Views(
+            vectors=head_vectors(recipe, tokenizers),
+            occlude_words=partial(occlude_words, answers, inputs),
+            classes=classes,
         )
-        weights = (
-            balanced(names, classes) if head.class_weights == "balanced" else head.class_weights
-        )
-        for label in weights or ():
-            if label not in names:
-                hint = did_you_mean(label, names)
-                raise ConfigError(
-                    f"there is no label {label!r}", where="head.class_weights", hint=hint
-                )
-        return self.with_head(labels=names, class_weights=weights)
 
-    def _classes_in(self, train: Mapping[str, Sequence[str]], where: Where) -> list[str]:
-        """The labels of the training data as they are written there, sorted as people would."""
-        labels = list(train["label"])
-        classes = list(dict.fromkeys(labels))
-        if all(map(WHOLE.fullmatch, classes)):
-            classes = list(dict.fromkeys(class_of(label, ()) for label in classes))
-        fraction = next((label for label in classes if FRACTION.fullmatch(label)), None)
-        if fraction is not None:
-            what = f"the label {fraction!r} is a number with a fraction, not a class"
-            hint = "task: regression learns numbers; a class is a word or a whole number"
-            raise DataError(what, where=where(labels.index(fraction)), hint=hint)
-        if len(classes) < 2:
-            raise DataError(
-                f"every label is {classes[0]!r}", where="data.train", hint="two labels at the least"
-            )
-        if len(classes) > max(20, len(labels) / 2):
-            corpus = self.recipe.data.train[0]
-            text = corpus.texts[0]
-            what = (
-                f"{len(classes):,} different labels in {len(labels):,} examples, such as "
-                f"{labels[0][:60]!r}"
-            )
-            hint = (
-                "is it the right column? task: regression learns numbers, task: translation "
-                "writes texts"
-            )
-            if len(set(train[text])) < len(classes) / 2:
-                hint = (
-                    f"are the columns swapped? {text}: {corpus.label}, label: "
-                    f"{corpus.columns[text]}"
-                )
-            raise DataError(what, where=f"data.train.label: {corpus.label}", hint=hint)
-        seen: dict[str, str] = {}
-        for label in classes:  # those that look the same would silently be two classes
-            other = seen.setdefault(fold_white_space(nfc(label)), label)
-            if other != label:
-                how = (
-                    "white space" if label.split() == other.split() else "their Unicode form (NFC)"
-                )
-                what = f"the labels {other!r} and {label!r} differ only in {how}"
-                hint = (
-                    "write them in the same way: a space between a comma and a label "
-                    "belongs to the label"
-                )
-                raise DataError(what, where=where(labels.index(label)), hint=hint)
-        return sorted(classes, key=natural)
+    @classmethod
+    def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
+        return with_pooling(complete_headed(tree, cls.data))
 
-    def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
-        hint = "the training data has " + listed(self.labels)
-        return class_numbers(labels, self.labels, where, "is not in the training data", hint)
+    @classmethod
+    def learn_tokenizers(
+        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
+        return learn_joint_tokenizer(recipe, train, base)
 
-    @property
-    def linear_loss(self) -> tuple[Loss, float]:
-        return partial(F.cross_entropy, reduction="sum"), 0.2
+    @classmethod
+    def settle(cls, recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:
+        return with_classes(recipe, train, where)
 
-    def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
-        texts, others = ([part.texts[name] for name in part.columns] for part in (train, examples))
-        return baseline.classes(texts, self.targets(train), others, len(self.labels))
+    @classmethod
+    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> LabelEncoding:
+        return LabelEncoding(recipe, tokenizers, Classes(recipe.head.labels))
 
     def objective(self, model: Headed) -> ClassCrossEntropy:
-        head, weights_Y = self.recipe.head, None
-        if isinstance(weights := getattr(head, "class_weights", None), dict):
-            weights_Y = torch.tensor(
-                [weights.get(label, 1.0) for label in self.labels], device=device_of(model)
-            )
-        smoothing = self.recipe.training.label_smoothing
-        return ClassCrossEntropy(model, weights_Y, smoothing=smoothing, auxiliary=head.auxiliary)
+        return class_loss(model, self.recipe, self.recipe.head.class_weights)
 
-    def class_names(self, count: int) -> Sequence[str]:
-        """The names of so many classes."""
-        return self.labels
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        return "\t".join(row[name] for name in text_columns(self.recipe))
+
+
+def class_loss(
+    model: Headed, recipe: Any, weights: Mapping[str, float] | str | None = None
+) -> ClassCrossEntropy:
+    """Cross-entropy over the classes, whose examples may have weights."""
+    weights_Y = None
+    if isinstance(weights, Mapping):
+        values = [weights.get(label, 1.0) for label in recipe.head.labels]
+        weights_Y = torch.tensor(values, device=device_of(model))
+    smoothing = recipe.training.label_smoothing
+    auxiliary = recipe.head.auxiliary
+    return ClassCrossEntropy(model, weights_Y, smoothing=smoothing, auxiliary=auxiliary)
+
+
+# Labels
+
+
+class Classes(Labels):
+    """Labels that are classes."""
+
+    def __init__(self, names: Sequence[str] | None) -> None:
+        self.names = tuple(names or ())
+
+    def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
+        hint = "the training data has " + listed(self.names)
+        return class_numbers(labels, self.names, where, "is not in the training data", hint)
+
+
+def with_classes(recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:
+    """The recipe with the labels, and with the weights that `balanced` stands for."""
+    head = recipe.head
+    labels = list(train["label"])
+    names = list(head.labels or _classes_in(recipe, train, where))
+    hint = f"head.labels has {listed(names)}; leave it out to take all labels"
+    classes = [class_of(label, names) for label in labels]
+    refuse_labels(
+        classes,
+        lambda label: "" if label in names else "is not one of head.labels",
+        where,
+        hint,
+    )
+    weights = balanced(names, classes) if head.class_weights == "balanced" else head.class_weights
+    for label in weights or ():
+        if label not in names:
+            hint = did_you_mean(label, names)
+            what = f"there is no label {label!r}"
+            raise ConfigError(what, where="head.class_weights", hint=hint)
+    return with_head(recipe, labels=names, class_weights=weights)
+
+
+def _classes_in(recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> list[str]:
+    """The labels of the training data as they are written there, sorted as people would."""
+    labels = list(train["label"])
+    classes = list(dict.fromkeys(labels))
+    if all(map(WHOLE.fullmatch, classes)):
+        classes = list(dict.fromkeys(class_of(label, ()) for label in classes))
+    fraction = next((label for label in classes if FRACTION.fullmatch(label)), None)
+    if fraction is not None:
+        what = f"the label {fraction!r} is a number with a fraction, not a class"
+        hint = "task: regression learns numbers; a class is a word or a whole number"
+        raise DataError(what, where=where(labels.index(fraction)), hint=hint)
+    if len(classes) < 2:
+        what = f"every label is {classes[0]!r}"
+        raise DataError(what, where="data.train", hint="two labels at the least")
+    if len(classes) > max(MANY_CLASSES, len(labels) / 2):
+        raise _not_classes(recipe, train, labels, classes)
+    _refuse_look_alikes(labels, classes, where)
+    return sorted(classes, key=natural)
+
+
+def _not_classes(
+    recipe: Any, train: Mapping[str, Sequence[str]], labels: Sequence[str], classes: Sequence[str]
+) -> DataError:
+    """Nearly every example has a label of its own."""
+    corpus = recipe.data.train[0]
+    text = corpus.texts[0]
+    what = (
+        f"{len(classes):,} different labels in {len(labels):,} examples, such as {labels[0][:60]!r}"
+    )
+    hint = "is it the right column? task: regression learns numbers, task: translation writes texts"
+    if len(set(train[text])) < len(classes) / 2:
+        hint = f"are the columns swapped? {text}: {corpus.label}, label: {corpus.columns[text]}"
+    return DataError(what, where=f"data.train.label: {corpus.label}", hint=hint)
+
+
+def _refuse_look_alikes(labels: Sequence[str], classes: Sequence[str], where: Where) -> None:
+    """Labels that look the same would silently be two classes."""
+    seen: dict[str, str] = {}
+    for label in classes:
+        other = seen.setdefault(fold_white_space(nfc(label)), label)
+        if other == label:
+            continue
+        same_words = label.split() == other.split()
+        how = "white space" if same_words else "their Unicode form (NFC)"
+        what = f"the labels {other!r} and {label!r} differ only in {how}"
+        hint = (
+            "write them in the same way: a space between a comma and a label belongs to the label"
+        )
+        raise DataError(what, where=where(labels.index(label)), hint=hint)
+
+
+# Answers and their metrics
+
+
+class ClassMeasure(Measure):
+    """Accuracy, F1 and correlation of classes, from the scores of each."""
+
+    def __init__(self, encoding: LabelEncoding) -> None:
+        self.encoding = encoding
+        self.labels = encoding.labels
 
     def scores(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
-        true_X, p_XY = self.targets(examples).astype(np.int64), probabilities(np.stack(results))
+        true_X = self.encoding.targets(examples).astype(np.int64)
+        p_XY = probabilities(np.stack(results))
         losses = -np.log(np.maximum(p_XY[np.arange(len(true_X)), true_X], 1e-45))
-        names = self.class_names(p_XY.shape[1])
+        names = self.labels.class_names(p_XY.shape[1])
         return {
             "loss": float(losses.mean()),
             **classification_metrics(true_X, p_XY.argmax(-1), names),
         }
 
     def line(self, examples: Dataset, row: int, result: Scores) -> Line:
-        names, p_Y = self.class_names(len(result)), probabilities(result)
-        output, label = names[int(p_Y.argmax())], class_of(examples.texts["label"][row], names)
-        line = {
-            "input": self.input_of(examples, row),
+        names = self.labels.class_names(len(result))
+        p_Y = probabilities(result)
+        output = names[int(p_Y.argmax())]
+        label = class_of(examples.texts["label"][row], names)
+        return {
+            "input": text_of(examples, row),
             "label": label,
             "output": output,
             "right": output == label,
+            "probabilities": dict(zip(names, p_Y.tolist(), strict=True)),
         }
-        return {**line, "probabilities": dict(zip(names, p_Y.tolist(), strict=True))}
 
-    def prediction(self, given: Example, examples: Dataset, row: int, result: Scores) -> Classified:
-        return Classified(given.text, self.ranked(result))
+    def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
+        texts, others = ([part.texts[name] for name in part.columns] for part in (train, examples))
+        classes = len(self.encoding.labels.names)
+        return baseline.classes(texts, self.encoding.targets(train), others, classes)
+
+    def prediction(self, given: Example, scores_Y: Scores) -> Classified:
+        return Classified(given.text, self.ranked(scores_Y))
 
     def ranked(self, scores_Y: Scores) -> dict[str, float]:
         """The classes with their probabilities, best first; among equals in their own order."""
-        names, p_Y = self.class_names(len(scores_Y)), probabilities(scores_Y)
+        names = self.labels.class_names(len(scores_Y))
+        p_Y = probabilities(scores_Y)
         return {names[number]: float(p_Y[number]) for number in np.argsort(-p_Y, kind="stable")}
 
 
@@ -220,7 +321,10 @@ class Classified(Prediction):
 def listed(names: Sequence[str]) -> str:
     """The first few names."""
     return ", ".join(
-        [*names[:SHOWN], *([f"and {len(names) - SHOWN:,} more"] if len(names) > SHOWN else [])]
+        [
+            *names[:MAX_LISTED],
+            *([f"and {len(names) - MAX_LISTED:,} more"] if len(names) > MAX_LISTED else []),
+        ]
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from zlib import crc32
@@ -13,16 +14,16 @@ from zlib import crc32
 import numpy as np
 import torch
 from pydantic import Field, model_validator
+from torch import Tensor
 
 from regard.data.batches import MaskedBatch
 from regard.data.config import Recipe, Split
 from regard.data.corpora import Part
-from regard.data.dataset import Dataset
 from regard.data.epochs import fixed_batches
 from regard.data.example import Example
 from regard.data.framing import Framed, Framing
-from regard.data.prepare import Prepared, Progress
-from regard.data.raw import RawData, RawText
+from regard.data.prepare import Prepared, Progress, prepare
+from regard.data.raw import RawData, RawInputs, RawText, RawTokens
 from regard.data.readers import Reader
 from regard.data.segments import (
     MORE_DOCUMENTS,
@@ -38,22 +39,34 @@ from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.language_model import MaskedTokens, masked_states, masked_sums
-from regard.tasks.raw import RawTextTask, check_max_length, token_losses
-from regard.tasks.task import (
+from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
+from regard.tasks.raw import (
+    RawEncoding,
+    TextNotes,
+    check_max_length,
+    contextual,
+    learn_text_tokenizer,
+    read_documents,
+    token_losses,
+)
+from regard.tasks.reading import (
     READ_TOKENS,
-    Done,
-    EncodedInputs,
     Ids,
-    Prediction,
     by_length,
-    ignore,
     not_longer,
     padded,
     problem_in,
 )
+from regard.tasks.task import Metrics, Network, Start, Task, set_first_bias
+from regard.tasks.views import TextVectors, Views
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer, Tokenizers
-from regard.text.vocabularies import MASKING_NAMES
+from regard.text.vocabularies import MASKING
+
+GAP = "[MASK]"
+"""How a gap is typed, whatever the vocabulary calls it."""
+CANDIDATES = 5
+"""The words that are offered for a gap, if the user does not ask for a number."""
 
 
 class MaskedData(RawData):
@@ -92,36 +105,65 @@ class MaskedData(RawData):
         return self
 
 
-class MaskedLanguageModeling(RawTextTask):
+class MaskedLanguageModeling(Task):
     """Raw text, measured by the shares of masked tokens and of next sentences that are
     predicted."""
 
     name = "masked_language_modeling"
-    unit = "masked tokens"
     data = MaskedData
-    input_columns = (
-        "first",
-        "second",
-    )  # `explain` shows two texts as they are read in pre-training
     models = any_config(lambda config: config.pretraining == "masked")
-    init_model: ClassVar[Mapping[str, Any]] = {
-        "masked_head": True
-    }  # which an imported model may have come without
+    vocabularies = ("text",)
     lower_is_better = ("loss", "perplexity", "next_sentence_loss")
     higher_is_better = ("masked_accuracy", "next_sentence_accuracy")
+    unit = "masked tokens"
+    has_flat_batches = True
+    start = Start(
+        completes_model=True,
+        continues=True,
+        model={"masked_head": True},  # which an imported model may have come without
+    )
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "training": {"label_smoothing": 0.0},
         "tokenizer": {"kind": "wordpiece"},
     }
 
-    special = MASKING_NAMES
+    encoding: RawEncoding
 
-    # Data
+    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+        super().__init__(recipe, tokenizers)
+        tokenizer = tokenizers["text"]
+        notes = TextNotes(recipe, tokenizer, gap=GAP)
+        vectors = TextVectors(
+            tokenizer,
+            contextual,
+            folds=bool(recipe.data.train),
+            encode_gaps=partial(encode_gaps, tokenizer),
+            notes=notes,
+        )
+        columns = ("first", "second")  # `explain` shows two texts as pre-training reads them
+        self.inputs = RawInputs(self.name, self.corpora, recipe.data.encoding, columns)
+        self.encoding = self.make_encoding(recipe, tokenizers)
+        self.network = MaskedNetwork(recipe, self.encoding)
+        self.answers = FilledGaps(recipe, tokenizer, self.inputs, notes)
+        self.metrics = MaskedMetrics(recipe, tokenizer)
+        self.views = Views(vectors=vectors, gaps=self.answers, unit="documents")
 
-    @property
-    def sentences(self) -> Sentences | None:
-        sentences: Sentences = self.recipe.data.sentences
-        return sentences if self.recipe.model.next_sentence else None
+    @classmethod
+    def learn_tokenizers(
+        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
+        return learn_text_tokenizer(recipe, train, base, MASKING)
+
+    @classmethod
+    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> RawEncoding:
+        sentences = recipe.data.sentences if recipe.model.next_sentence else None
+        cut = partial(cut_segments, recipe)
+        return RawEncoding(recipe, tokenizers, cut, sentences, masked_counts)
+
+    def objective(self, model: BERT) -> MaskedTokens:
+        objective = MaskedTokens(model, self.recipe.training.label_smoothing)
+        objective.weight = self.recipe.data.masked_weight
+        return objective
 
     @classmethod
     def prepare(
@@ -131,100 +173,124 @@ class MaskedLanguageModeling(RawTextTask):
         tokenizers: Tokenizers | None = None,
         progress: Progress | None = None,
     ) -> Prepared[Segments]:
-        prepared = super().prepare(recipe, base, tokenizers, progress)
+        prepared: Prepared[Any] = prepare(cls, recipe, base, tokenizers, progress)
         return prepared.with_notes([*prepared.train.notes()])
 
-    def examples(self, rows: Dataset, part: str) -> Segments:
-        data = self.recipe.data
-        if not self.recipe.model.next_sentence:
-            return self.single_segments(rows)
-        split, hint = getattr(data, part, None), MORE_DOCUMENTS
-        if isinstance(split, Split):
-            hint = (
-                f"raise data.{part}.split, which is {split.split:g}, or give data.{part} a "
-                "text of its own"
-            )
-        return SentencePairs(
-            self.raw_tokens(rows),
-            self.masking,
-            data.max_length,
-            f"data.{part}",
-            hint,
-            data.sentences,
-        )
-
-    def single_segments(self, rows: Dataset) -> SingleSegments:
-        return SingleSegments(self.raw_tokens(rows), self.masking, self.recipe.data.max_length)
-
-    @property
-    def masking(self) -> Masking:
-        if self.tokenizers["text"].mask is None:
-            hint = (
-                "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
-            )
-            place = f"{self.recipe.tokenizer.file or 'tokenizer'}"
-            raise DataError("the vocabulary has no [MASK] token", where=place, hint=hint)
-        data = self.recipe.data
-        return Masking(
-            self.tokenizers["text"],
-            data.mask_rate,
-            data.whole_words,
-            data.mask_share,
-            data.random_share,
-        )
-
-    def label_counts(self, examples: Segments) -> dict[str, int]:  # type: ignore[override]  # they have masks already
-        """What is masked in a hundred batches, and how."""
-        return examples.outcomes(100, READ_TOKENS)
-
     def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Segments:
-        rows = self.read_documents(corpora, part, base)
+        documents = read_documents(self.encoding, corpora, part, base)
+        text = self.encoding.raw_tokens(documents)
         try:
-            return self.examples(rows, part)
+            return cut_segments(self.recipe, text, part)
         except DataError:
             # too few documents for next-sentence prediction: masked tokens can still be measured
-            return self.single_segments(rows)
+            return single_segments(self.recipe, text)
 
-    # Training
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        """A sentence with a gap, and the one after it."""
+        first, *others = split_sentences(row["text"][:2000])
+        words = first.split()
+        words[len(words) // 2] = GAP
+        return "\t".join([" ".join(words), *others[: bool(self.recipe.model.next_sentence)]])
 
-    def check(self, data: Prepared[Segments]) -> None:
-        check_max_length(self.recipe)
-        if not self.recipe.model.masked_head:
-            what = "a model without its masked-LM head cannot learn to predict masked tokens"
-            raise ConfigError(what, where="model.masked_head", hint="leave it at true")
-        if (
-            self.recipe.training.best.startswith("next_sentence")
-            and not self.recipe.model.next_sentence
-        ):
-            raise ConfigError(
-                "model.next_sentence is off", where="training.best", hint="choose another metric"
-            )
-        for part, examples in (("train", data.train), ("validation", data.validation)):
-            if not any(
-                examples.batch(rows).tokens for rows in fixed_batches(examples, READ_TOKENS)
-            ):
-                raise _nothing_masked(f"data.{part}")
+
+# Documents -> segments
+
+
+def masked_counts(examples: Segments) -> dict[str, int]:
+    """What is masked in a hundred batches, and how."""
+    return examples.outcomes(100, READ_TOKENS)
+
+
+def cut_segments(recipe: Any, text: RawTokens, part: str) -> Segments:
+    """The segments of a split: pairs for next-sentence prediction, else documents."""
+    data = recipe.data
+    if not recipe.model.next_sentence:
+        return single_segments(recipe, text)
+    split = getattr(data, part, None)
+    hint = MORE_DOCUMENTS
+    if isinstance(split, Split):
+        hint = (
+            f"raise data.{part}.split, which is {split.split:g}, or give data.{part} a text of "
+            "its own"
+        )
+    masking = masking_of(recipe, text.tokenizer)
+    return SentencePairs(text, masking, data.max_length, f"data.{part}", hint, data.sentences)
+
+
+def single_segments(recipe: Any, text: RawTokens) -> SingleSegments:
+    return SingleSegments(text, masking_of(recipe, text.tokenizer), recipe.data.max_length)
+
+
+def masking_of(recipe: Any, tokenizer: Tokenizer) -> Masking:
+    """How tokens are masked; a DataError if the vocabulary cannot mask any."""
+    if tokenizer.mask is None:
+        hint = "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
+        place = f"{recipe.tokenizer.file or 'tokenizer'}"
+        raise DataError("the vocabulary has no [MASK] token", where=place, hint=hint)
+    data = recipe.data
+    return Masking(tokenizer, data.mask_rate, data.whole_words, data.mask_share, data.random_share)
+
+
+def _nothing_masked(where: str) -> DataError:
+    what = "none of its tokens can be masked: all are special or unknown to the tokenizer"
+    return DataError(what, where=where, hint="give other text, or a tokenizer that knows its words")
+
+
+# The parts
+
+
+class MaskedNetwork(Network):
+    """BERT with its head for masked tokens."""
+
+    def __init__(self, recipe: Any, encoding: RawEncoding) -> None:
+        self.recipe = recipe
+        self.encoding = encoding
 
     def build(self) -> Any:
-        return MODELS[self.recipe.model.kind].build(self.recipe.model, self.tokenizers["text"].size)
+        config = self.recipe.model
+        return MODELS[config.kind].build(config, self.encoding.tokenizers["text"].size)
 
-    def objective(self, model: BERT) -> MaskedTokens:
-        objective = MaskedTokens(model, self.recipe.training.label_smoothing)
-        objective.weight = self.recipe.data.masked_weight
-        return objective
+    def set_first_weights(self, model: Any, train: Segments) -> None:
+        set_first_bias(model, self.encoding, train)
+
+    def check(self, data: Prepared[Segments]) -> None:
+        model = self.recipe.model
+        best = self.recipe.training.best
+        check_max_length(self.recipe)
+        if not model.masked_head:
+            what = "a model without its masked-LM head cannot learn to predict masked tokens"
+            raise ConfigError(what, where="model.masked_head", hint="leave it at true")
+        if best.startswith("next_sentence") and not model.next_sentence:
+            what = "model.next_sentence is off"
+            raise ConfigError(what, where="training.best", hint="choose another metric")
+        for part, examples in (("train", data.train), ("validation", data.validation)):
+            batches = fixed_batches(examples, READ_TOKENS)
+            if not any(examples.batch(rows).tokens for rows in batches):
+                raise _nothing_masked(f"data.{part}")
+
+
+class MaskedMetrics(Metrics):
+    """How well masked tokens and next sentences are predicted."""
+
+    def __init__(self, recipe: Any, tokenizer: Tokenizer) -> None:
+        self.recipe = recipe
+        self.tokenizer = tokenizer
+
+    def validate(self, model: BERT, examples: Segments) -> dict[str, Any]:
+        return self.loss(model, examples, ignore)
 
     def loss(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         """Means over all examples; the same tokens are hidden whenever they are measured."""
         sums: dict[str, float] = defaultdict(float)
         for rows in fixed_batches(examples, READ_TOKENS):
-            for name, value in masked_sums(
-                model, examples.batch(rows).to(device_of(model))
-            ).items():
+            batch = examples.batch(rows).to(device_of(model))
+            for name, value in masked_sums(model, batch).items():
                 sums[name] += value
             progress(len(rows))
         if not sums["masked"]:
             raise _nothing_masked(examples.where(0))
-        loss, pairs = sums["loss"] / sums["masked"], sums["pairs"]
+        loss = sums["loss"] / sums["masked"]
+        pairs = sums["pairs"]
         metrics = {
             "loss": loss,
             "perplexity": perplexity(loss),
@@ -234,11 +300,6 @@ class MaskedLanguageModeling(RawTextTask):
             metrics["next_sentence_loss"] = sums["next_loss"] / pairs
             metrics["next_sentence_accuracy"] = sums["next_correct"] / pairs
         return metrics
-
-    def validate(self, model: BERT, examples: Segments) -> dict[str, Any]:
-        return self.loss(model, examples, ignore)
-
-    # Verbs
 
     def evaluate(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         metrics = {
@@ -255,83 +316,83 @@ class MaskedLanguageModeling(RawTextTask):
 
     @torch.inference_mode()
     def by_unit(self, model: BERT, examples: Segments, progress: Done) -> list[dict[str, Any]]:
-        """Of each document how many tokens are masked and how many of them predicted, and their
+        """For each document how many tokens are masked and how many of them predicted, and their
         cross-entropy.
 
         `hidden` is a checksum of which tokens are masked, and what is shown in their place: it
-        differs where runs are measured on other tokens.
+        differs if runs are measured on other tokens.
         """
         if model.output is None:
             what = "a model was imported without the head that predicts masked tokens"
             raise DataError(what, where="compare", hint="compare what is fine-tuned from it")
-        sums, hidden = np.zeros((len(examples.text), 3)), [0] * len(examples.text)
-        starts, tokenizer = examples.shown(0, 0).a_starts, self.tokenizers["text"]
-        spelt = tokenizer.tokens(range(tokenizer.size))
+        sums = np.zeros((len(examples.text), 3))
+        hidden = [0] * len(examples.text)
+        starts = examples.shown(0, 0).a_starts
+        spelt = self.tokenizer.tokens(range(self.tokenizer.size))
         for rows in fixed_batches(examples, READ_TOKENS):
             batch = examples.batch(rows).to(device_of(model))
-            losses_P, right_P = token_losses(
-                model, (masked_states(model(batch).hidden_BTD, batch), batch.labels_P)
-            )
+            states_PD = masked_states(model(batch).hidden_BTD, batch)
+            losses_P, right_P = token_losses(model, (states_PD, batch.labels_P))
             rows_P = rows[(batch.places_P // batch.text.ids_BL.shape[1]).cpu().numpy()]
             owners_P = examples.text.document_at(starts[rows_P])
-            np.add.at(
-                sums,
-                owners_P,
-                np.stack([losses_P.cpu(), right_P.cpu(), np.ones(len(owners_P))], axis=1),
-            )
-            columns = (
-                owners_P,
-                batch.places_P,
-                batch.text.ids_BL.flatten()[batch.places_P],
-                batch.labels_P,
-            )
+            counts_P3 = np.stack([losses_P.cpu(), right_P.cpu(), np.ones(len(owners_P))], axis=1)
+            np.add.at(sums, owners_P, counts_P3)
+            shown_P = batch.text.ids_BL.flatten()[batch.places_P]
+            columns = (owners_P, batch.places_P, shown_P, batch.labels_P)
             for owner, place, shown, label in zip(
                 *(column.tolist() for column in columns), strict=True
             ):
-                hidden[owner] = crc32(
-                    f"{place} {spelt[shown]} {spelt[label]}".encode(), hidden[owner]
-                )
+                token = f"{place} {spelt[shown]} {spelt[label]}"
+                hidden[owner] = crc32(token.encode(), hidden[owner])
             progress(len(rows))
         names = "input", "loss", "correct", "masked", "hidden"
         documents = zip(examples.text.texts(), *sums.T.tolist(), hidden, strict=True)
         return [dict(zip(names, document, strict=True)) for document in documents]
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
-        """A sentence with a gap, and the one after it."""
-        first, *others = split_sentences(row["text"][:2000])
-        words = first.split()
-        words[len(words) // 2] = GAP
-        return "\t".join([" ".join(words), *others[: bool(self.recipe.model.next_sentence)]])
+
+class FilledGaps:
+    """Texts with every [MASK] filled."""
+
+    def __init__(
+        self, recipe: Any, tokenizer: Tokenizer, inputs: RawInputs, text_notes: TextNotes
+    ) -> None:
+        self.recipe = recipe
+        self.tokenizer = tokenizer
+        self.inputs = inputs
+        self.text_notes = text_notes
+
+    def check(self, validation: Any) -> None:
+        """Every validation can be answered."""
+
+    def notes(
+        self, encoded: EncodedInputs[list[int]], predictions: Sequence[Prediction]
+    ) -> list[Note]:
+        return self.text_notes(encoded.inputs, encoded.readable())
 
     def encode_inputs(
         self, model: BERT, inputs: Sequence[Example], prefixes: Sequence[str] | None = None
     ) -> EncodedInputs[list[int]]:
-        """The row of each text, or of two with a tab between them, with the mask token in its
-        gaps."""
+        """The row of each text, or of two, with the mask token in its gaps."""
         rows = list[Ids]()
         for given in inputs:
-            problem = problem_in(given) or self.inputs.wrong_number(given)
-            asks_next = len(texts_in(given)) == 2
-            if (
-                given.fault is None
-                and GAP not in given.text
-                and not (asks_next and model.next_sentence is not None)
-            ):
-                problem = Problem(
-                    given.place,
-                    f"there is no {GAP} in the text",
-                    f"write {GAP} where a word is to be found",
-                )
+            problem = self._problem_in(model, given)
             rows.append(
                 self.framed(model, given).ids if problem is None else InputError(problems=[problem])
             )
         return EncodedInputs(inputs, not_longer(rows, model.longest, inputs))
 
+    def _problem_in(self, model: BERT, given: Example) -> Problem | None:
+        """Why a text cannot be filled."""
+        asks_next = len(texts_in(given)) == 2 and model.next_sentence is not None
+        if given.fault is None and GAP not in given.text and not asks_next:
+            what = f"there is no {GAP} in the text"
+            return Problem(given.place, what, f"write {GAP} where a word is to be found")
+        return problem_in(given) or self.inputs.wrong_number(given)
+
     def framed(self, model: BERT, given: Example) -> Framed:
         """What the model reads of a text, or of two."""
-        tokenizer = self.tokenizers["text"]
-        framing = Framing(tokenizer, segments=True, longest=model.longest)
-        return framing.frame(*(with_gaps(tokenizer, part) for part in texts_in(given)))
+        framing = Framing(self.tokenizer, segments=True, longest=model.longest)
+        return framing.frame(*(with_gaps(self.tokenizer, part) for part in texts_in(given)))
 
     @torch.inference_mode()
     def predict_encoded(
@@ -349,60 +410,66 @@ class MaskedLanguageModeling(RawTextTask):
         What is no word is not offered, such as the mark of a word's beginning alone; it keeps its
         probability, so those of the others need not sum to 1.
         """
-        tokenizer, rows, nbest = (
-            self.tokenizers["text"],
-            encoded.readable(),
-            self.recipe.search.nbest,
-        )
+        tokenizer = self.tokenizer
+        rows = encoded.readable()
+        not_offered = self._not_offered()
+        nbest = self.recipe.search.nbest
+        offered = min(nbest if nbest > 1 else CANDIDATES, tokenizer.size - len(not_offered))
+        predictions: dict[int, Filled] = {}
+        for numbers in by_length([len(row) for row in rows], READ_TOKENS):
+            inputs = [encoded.inputs[number] for number in numbers]
+            batch = self._batch(model, inputs, [rows[number] for number in numbers])
+            hidden_BLD = model(batch).hidden_BTD
+            next_B = _next_sentence(model, hidden_BLD)
+            log_p_PV = model.readout(masked_states(hidden_BLD, batch)).float().log_softmax(-1)
+            log_p_PV[:, not_offered] = -torch.inf
+            values_PK, tokens_PK = log_p_PV.exp().topk(offered)
+            gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
+            for place, (number, given) in enumerate(zip(numbers, inputs, strict=True)):
+                own = [next(gaps) for token in rows[number] if token == tokenizer.mask]
+                follows = None
+                if next_B is not None and len(texts_in(given)) > 1:
+                    follows = float(next_B[place])
+                filled = _filled(tokenizer, given.text, own)
+                predictions[number] = replace(filled, next_sentence=follows)
+            progress(len(numbers))
+        return [predictions[number] for number in range(len(rows))]
+
+    def _not_offered(self) -> list[int]:
+        """The tokens that are no words."""
+        tokenizer = self.tokenizer
         pieces = enumerate(tokenizer.pieces(range(tokenizer.size)))
         blank = {
             token
             for token, piece in pieces
             if len(piece) <= 2 and not _written(tokenizer, token).strip()
         }
-        not_offered = sorted(tokenizer.special | blank)
-        offered = min(nbest if nbest > 1 else 5, tokenizer.size - len(not_offered))
-        predictions: dict[int, Filled] = {}
-        for numbers in by_length([len(row) for row in rows], READ_TOKENS):
-            text = padded([rows[number] for number in numbers], tokenizer.pad)
-            segments = [self.framed(model, encoded.inputs[number]).segments for number in numbers]
-            places_P = text.ids_BL.flatten().eq(torch.tensor(tokenizer.mask)).nonzero()[:, 0]
-            batch = MaskedBatch(
-                text, padded(segments, 0).ids_BL, places_P, torch.zeros_like(places_P)
-            )
-            batch = batch.to(device_of(model))
-            hidden_BLD = model(batch).hidden_BTD
-            next_B = (
-                None
-                if model.next_sentence is None
-                else model.next_sentence(hidden_BLD).float().softmax(-1)[:, 0]
-            )
-            log_p_PV = model.readout(masked_states(hidden_BLD, batch)).float().log_softmax(-1)
-            log_p_PV[:, not_offered] = -torch.inf
-            values_PK, tokens_PK = log_p_PV.exp().topk(offered)
-            gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
-            for place, number in enumerate(numbers):
-                given = encoded.inputs[number]
-                own = [next(gaps) for token in rows[number] if token == tokenizer.mask]
-                follows = (
-                    None if next_B is None or len(texts_in(given)) == 1 else float(next_B[place])
-                )
-                predictions[number] = replace(
-                    _filled(tokenizer, given.text, own), next_sentence=follows
-                )
-            progress(len(numbers))
-        return [predictions[number] for number in range(len(rows))]
+        return sorted(tokenizer.special | blank)
 
-    def plain_text(self, text: str) -> str:
-        return super().plain_text(text.replace(GAP, " "))
+    def _batch(
+        self, model: BERT, inputs: Sequence[Example], rows: Sequence[Sequence[int]]
+    ) -> MaskedBatch:
+        text = padded(rows, self.tokenizer.pad)
+        segments_BL = padded([self.framed(model, given).segments for given in inputs], 0).ids_BL
+        places_P = text.ids_BL.flatten().eq(torch.tensor(self.tokenizer.mask)).nonzero()[:, 0]
+        batch = MaskedBatch(text, segments_BL, places_P, torch.zeros_like(places_P))
+        return batch.to(device_of(model))
 
 
-def _nothing_masked(where: str) -> DataError:
-    what = "none of its tokens can be masked: all are special or unknown to the tokenizer"
-    return DataError(what, where=where, hint="give other text, or a tokenizer that knows its words")
+def _next_sentence(model: BERT, hidden_BLD: Tensor) -> Tensor | None:
+    """The probability that the second text follows the first; None for a model without that
+    head."""
+    if model.next_sentence is None:
+        return None
+    p_B2: Tensor = model.next_sentence(hidden_BLD).float().softmax(-1)
+    return p_B2[:, 0]
 
 
-GAP = "[MASK]"  # how a gap is typed, whatever the vocabulary calls it
+def encode_gaps(tokenizer: Tokenizer, text: str) -> list[int] | None:
+    """The tokens of a text with gaps; None if it has none, or the vocabulary has no mask."""
+    if tokenizer.mask is None or GAP not in text:
+        return None
+    return with_gaps(tokenizer, text)
 
 
 @dataclass(frozen=True)

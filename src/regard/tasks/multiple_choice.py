@@ -4,32 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from itertools import islice
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.dataset import Dataset, Where
 from regard.data.example import Example
-from regard.data.framing import Arrangement
 from regard.data.labelled import MAX_CHOICES, ChoiceInputs, Choices, LabelledData
-from regard.data.prepare import Prepared
+from regard.data.readers import Reader
 from regard.errors import ConfigError
-from regard.tasks.classification import Classification, Classified, class_numbers, listed
-from regard.tasks.headed import Labels, Scores, TextHeadConfig
+from regard.models.headed import Headed
+from regard.objectives.labels import ClassCrossEntropy
+from regard.tasks.answers import Prediction
+from regard.tasks.classification import (
+    CLASS_LOSS,
+    ClassMeasure,
+    class_loss,
+    class_numbers,
+    listed,
+)
+from regard.tasks.headed import (
+    SCALES,
+    TEXT_MODELS,
+    HeadedMetrics,
+    HeadedNetwork,
+    LabelNames,
+    Line,
+    Measure,
+    complete_headed,
+    head_vectors,
+    with_head,
+)
+from regard.tasks.labels import (
+    LabelAnswers,
+    LabelEncoding,
+    LabelHeads,
+    Labels,
+    Scores,
+    TextHeadConfig,
+    learn_joint_tokenizer,
+    text_columns,
+    with_pooling,
+)
+from regard.tasks.occlusion import occlude_words
+from regard.tasks.task import Start, Task
+from regard.tasks.views import Views
+from regard.text.tokenizers import Tokenizers
 
 
 class ChoiceHeadConfig(TextHeadConfig):
     """A head that scores each choice by itself."""
 
-    labels: Labels = None
+    labels: LabelNames = None
     """How the right choice is named in the data, first choice first: [A, B, C, D]. Default: its
     number from 0."""
 
 
-class MultipleChoice(Classification):
+class MultipleChoice(Task):
     """Texts with choices, measured by accuracy.
 
     Each choice is read after the text and scored alone; softmax over the scores (Radford et al.
@@ -39,78 +74,133 @@ class MultipleChoice(Classification):
     name = "multiple_choice"
     data = LabelledData[Choices]
     head = ChoiceHeadConfig
-    outputs = 1
-    arrangement: Arrangement = "choices"
+    models = TEXT_MODELS
+    start = Start(completes_model=True)
+    vocabularies = ("text",)
     higher_is_better = ("accuracy",)
+    unit = "examples"
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "training": {"label_smoothing": 0.0, "best": "accuracy"}
+    }
 
-    def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
-        return iter(())
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        if self.recipe.head.labels is not None or not self.recipe.data.train:
-            return super().labels
-        return tuple(str(number) for number in range(len(self.text_columns) - 1))
-
-    def class_names(self, count: int) -> list[str]:
-        """Choices beyond those of the training data have numbers that are no names of others. An
-        imported run has no names."""
-        others = (
-            name for name in map(str, range(len(self.labels), 2 * count)) if name not in self.labels
-        )
-        return [*self.labels[:count], *islice(others, count - len(self.labels[:count]))]
-
-    @cached_property
-    def inputs(self) -> ChoiceInputs:
-        return ChoiceInputs(
+    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+        super().__init__(recipe, tokenizers)
+        encoding = self.make_encoding(recipe, tokenizers)
+        inputs = ChoiceInputs(
             self.name,
             self.corpora,
-            self.recipe.data.encoding,
+            recipe.data.encoding,
             ("text", "choices"),
-            arrangement=self.arrangement,
-            imported=not self.recipe.data.train,
+            arrangement="choices",
+            imported=not recipe.data.train,
+        )
+        heads = LabelHeads(encoding, 1, CLASS_LOSS, are_classes=False)
+        measure = ChoiceMeasure(encoding)
+        answers = LabelAnswers(encoding, inputs, measure.prediction)
+        names = (*self.lower_is_better, *self.higher_is_better)
+        self.inputs = inputs
+        self.encoding = encoding
+        self.network = HeadedNetwork(recipe, tokenizers, heads)
+        self.answers = answers
+        self.metrics = HeadedMetrics(recipe, answers, measure, names, SCALES)
+        self.views = Views(
+            vectors=head_vectors(recipe, tokenizers),
+            occlude_words=partial(occlude_words, answers, inputs),
+            classes=encoding.labels.names,
         )
 
-    def check(self, data: Prepared[Dataset]) -> None:
-        super().check(data)
-        if self.recipe.data.long == "windows":
-            what = "a choice is read with its text at once"
-            raise ConfigError(what, where="data.long", hint="allowed: head, tail, head_tail")
+    @classmethod
+    def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
+        return with_pooling(complete_headed(tree, cls.data))
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
-        names, choices = self.labels, len(self.text_columns) - 1
+    @classmethod
+    def learn_tokenizers(
+        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
+        return learn_joint_tokenizer(recipe, train, base)
+
+    @classmethod
+    def settle(cls, recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:
+        """With a name for each choice."""
+        names = ChoiceNames(recipe).names
+        choices = len(text_columns(recipe)) - 1
         if len(names) != choices:
-            raise ConfigError(
-                f"{len(names)} names for {choices} choices",
-                where="head.labels",
-                hint="one for each",
-            )
-        return self.with_head(labels=list(names))
+            what = f"{len(names)} names for {choices} choices"
+            raise ConfigError(what, where="head.labels", hint="one for each")
+        return with_head(recipe, labels=list(names))
+
+    @classmethod
+    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> LabelEncoding:
+        return LabelEncoding(recipe, tokenizers, ChoiceNames(recipe), "choices")
+
+    def objective(self, model: Headed) -> ClassCrossEntropy:
+        return class_loss(model, self.recipe)
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        return "\t".join(row[name] for name in text_columns(self.recipe))
+
+
+class ChoiceNames(Labels):
+    """Labels that say which choice is right."""
+
+    def __init__(self, recipe: Any) -> None:
+        """Choices are named by the recipe, or numbered. An imported run has no names."""
+        names = recipe.head.labels
+        if names is None and recipe.data.train:
+            names = map(str, range(len(text_columns(recipe)) - 1))
+        self.names = tuple(names or ())
+
+    def class_names(self, count: int) -> list[str]:
+        """Choices beyond those of the training data have numbers that are no names of others."""
+        numbers = map(str, range(len(self.names), 2 * count))
+        others = (name for name in numbers if name not in self.names)
+        return [*self.names[:count], *islice(others, count - len(self.names[:count]))]
 
     def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
-        names = self.labels or tuple(map(str, range(MAX_CHOICES)))
+        names = self.names or tuple(map(str, range(MAX_CHOICES)))
         hint = f"the choices are {listed(names)}; head.labels names them otherwise"
         return class_numbers(labels, names, where, "is not one of the choices", hint)
 
+
+class ChoiceMeasure(Measure):
+    """How often the right choice has the highest score."""
+
+    def __init__(self, encoding: LabelEncoding) -> None:
+        self.classes = ClassMeasure(encoding)
+        self.names = encoding.labels
+
     def scores(self, examples: Dataset, results: Sequence[Scores]) -> dict[str, Any]:
-        metrics = super().scores(examples, results)
-        return {name: metrics[name] for name in ("loss", *self.higher_is_better)}
+        metrics = self.classes.scores(examples, results)
+        return {name: metrics[name] for name in ("loss", "accuracy")}
 
-    def prediction(self, given: Example, examples: Dataset, row: int, result: Scores) -> Chosen:
+    def line(self, examples: Dataset, row: int, result: Scores) -> Line:
+        return self.classes.line(examples, row, result)
+
+    def prediction(self, given: Example, scores: Scores) -> Chosen:
         choices = given.several("choices")
-        named = dict(zip(self.class_names(len(choices)), choices, strict=True))
-        return Chosen(given.text, self.ranked(result), choices=named)
+        names = self.names.class_names(len(choices))
+        named = dict(zip(names, choices, strict=True))
+        return Chosen(given.text, self.classes.ranked(scores), named)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chosen(Classified):
+@dataclass(frozen=True)
+class Chosen(Prediction):
     """A text and how probable each of its choices is, by their names, best first."""
 
+    probabilities: dict[str, float]
     choices: dict[str, str]
 
+    @property
+    def output(self) -> str:
+        return next(iter(self.probabilities))
+
     def to_json(self) -> dict[str, Any]:
-        chosen = {"input": self.input, "output": self.output, "choice": self.choices[self.output]}
-        return chosen | super().to_json()
+        return {
+            "input": self.input,
+            "output": self.output,
+            "choice": self.choices[self.output],
+            "probabilities": self.probabilities,
+        }
 
     def lines(self, nbest: int) -> Iterator[str]:
         for name, p in list(self.probabilities.items())[:nbest]:

@@ -16,16 +16,17 @@ token alone, so C is that one.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import string
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -34,21 +35,41 @@ from pydantic import Field
 
 from regard.config import Config
 from regard.data.batches import LabelledBatch
-from regard.data.config import Recipe
-from regard.data.dataset import ColumnReport, Columns, Dataset, Where, token_report
+from regard.data.dataset import ColumnReport, Columns, Dataset, Encoding, Where, token_report
 from regard.data.example import Example
 from regard.data.framing import Framed, labelled_batch, windows
+from regard.data.prepare import Prepared
 from regard.data.squad import QuestionData, QuestionInputs, answers_in
 from regard.data.store import Integers, TokenColumn
 from regard.errors import InputError, Problem
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
-from regard.tasks.headed import HeadedTask, Line
-from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
+from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
+from regard.tasks.examples import EncodedExample, ExampleAnswers
+from regard.tasks.headed import (
+    TEXT_MODELS,
+    HeadedMetrics,
+    HeadedNetwork,
+    HeadedRecipe,
+    Heads,
+    Line,
+    Measure,
+    complete_headed,
+    framing_of,
+    head_vectors,
+    token_logits,
+    unknown_texts,
+    with_head,
+)
+from regard.tasks.occlusion import falls_of_one, inputs_without_words, predictions
+from regard.tasks.reading import nothing_known, problem_in_text
+from regard.tasks.task import Start, Task
+from regard.tasks.views import Views, WordFalls
 from regard.text.normalise import Span, fold_white_space, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
-AT_ONCE = 256  # questions whose windows are read together
+QUESTIONS_PER_BATCH = 256
+"""Questions whose windows are read together."""
 Logits = NDArray[np.float32]
 Script = Literal["squad", "korquad"]
 
@@ -110,39 +131,76 @@ Result = tuple[Best, list[float], Line]
 predictions."""
 
 
-class QuestionAnswering(HeadedTask):
+class QuestionAnswering(Task):
     """Questions about texts, measured by exact match and F1 as the official scripts of SQuAD and
     KorQuAD count them."""
 
     name = "question_answering"
-    shares_examples = True
     data = QuestionData
     head = SpanHeadConfig
-    unit = "windows"
-    by_token = True
-    smooths = False
     evaluation = AnswerEvaluation
-    input_columns = ("question", "context")
+    models = TEXT_MODELS
+    start = Start(completes_model=True)
+    vocabularies = ("text",)
     higher_is_better = ("exact_match", "f1")
+    unit = "windows"
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "training": {"label_smoothing": 0.0, "best": "f1"}
     }
 
-    # Data
+    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+        super().__init__(recipe, tokenizers)
+        columns = ("question", "context")
+        encoding = self.make_encoding(recipe, tokenizers)
+        inputs = QuestionInputs(self.name, self.corpora, recipe.data.encoding, columns)
+        answers = SpanAnswers(encoding, inputs)
+        names = (*self.lower_is_better, *self.higher_is_better)
+        self.inputs = inputs
+        self.encoding = encoding
+        self.network = HeadedNetwork(recipe, tokenizers, SpanHeads(recipe))
+        self.answers = answers
+        self.metrics = HeadedMetrics(recipe, answers, SpanMeasure(recipe), names)
+        self.views = Views(
+            vectors=head_vectors(recipe, tokenizers),
+            occlude_words=partial(occlude_words_of_answer, answers),
+        )
+
+    @classmethod
+    def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
+        return complete_headed(tree, cls.data)
 
     @classmethod
     def learn_tokenizers(
-        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
+        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
     ) -> Tokenizers:
         texts = [*dict.fromkeys(train["context"]), *train["question"]]
         return train_tokenizers(recipe.tokenizer, {"text": texts}, base)
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
-        if self.recipe.head.no_answer is not None:
-            return self
-        return self.with_head(
-            no_answer=any(not answers_in(answers) for answers in train["answers"])
+    @classmethod
+    def settle(cls, recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:
+        """With whether a question may have no answer."""
+        if recipe.head.no_answer is not None:
+            return recipe
+        return with_head(
+            recipe, no_answer=any(not answers_in(answers) for answers in train["answers"])
         )
+
+    @classmethod
+    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> SpanEncoding:
+        return SpanEncoding(recipe, tokenizers)
+
+    def objective(self, model: Headed) -> SpanCrossEntropy:
+        return SpanCrossEntropy(model, auxiliary=self.recipe.head.auxiliary)
+
+
+class SpanEncoding(Encoding):
+    """Questions and texts, with the tokens of the first answer."""
+
+    recipe: HeadedRecipe
+
+    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+        super().__init__(recipe, tokenizers)
+        self.framing = framing_of(recipe, tokenizers)
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """`context` and `question` as tokens, `starts` and `ends` the characters of the context's
@@ -239,50 +297,62 @@ class QuestionAnswering(HeadedTask):
             else tokenizer.pieces(context[answer[0] : answer[1] + 1]),
         }
 
-    # Training
+    def fields_of(self, examples: Dataset, row: int) -> list[tuple[str, list[int]]]:
+        """The texts of an example, each with its tokens."""
+        return [
+            (examples.texts[name][row], examples.columns[name][row].tolist())
+            for name in ("context", "question")
+        ]
 
-    def make_head(self, width: int) -> TokenHead | QuestionHead:
-        """Where tokens see only a few others, none of the text would know the question: the head
+
+class SpanHeads(Heads):
+    """A head that marks where answers begin and end."""
+
+    by_token = True
+    smooths = False
+
+    def __init__(self, recipe: Any) -> None:
+        self.recipe = recipe
+
+    def make(self, width: int) -> TokenHead | QuestionHead:
+        """If tokens see only a few others, none of the text would know the question: the head
         compares them."""
         head = QuestionHead if self.recipe.model.local else TokenHead
         return head(width, 2, dropout=self.recipe.head.dropout)
 
-    def objective(self, model: Headed) -> SpanCrossEntropy:
-        return SpanCrossEntropy(model, auxiliary=self.recipe.head.auxiliary)
+    def set_first_weights(self, model: Headed, train: Dataset) -> None:
+        """There is no linear model."""
 
-    # Verbs
+    def check(self, data: Prepared[Dataset]) -> None:
+        """Any model can be under the head."""
 
-    @cached_property
-    def inputs(self) -> QuestionInputs:
-        encoding = self.recipe.data.encoding
-        return QuestionInputs(self.name, self.corpora, encoding, self.input_columns)
 
-    def scores(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:
-        """Exact match and F1; where no answer may be right, also apart, and what the best threshold
-        would give."""
-        lines = [line for _, _, line in results]
-        metrics = {
-            "loss": float(np.mean([loss for _, losses, _ in results for loss in losses])),
-            **_means(lines),
-        }
-        if self.recipe.head.no_answer:
-            answerable, others = (
-                [line for line in lines if bool(line["expected"]) is has] for has in (True, False)
-            )
-            if answerable:
-                metrics |= {
-                    f"answerable_{name}": value for name, value in _means(answerable).items()
-                }
-            if others:
-                metrics["unanswerable_right"] = _means(others)["exact_match"]
-            no_answer, scores = (
-                [line[name] for line in lines] for name in ("no_answer", "answer_f1")
-            )
-            threshold, best = best_threshold(
-                no_answer, scores, [not line["expected"] for line in lines]
-            )
-            metrics |= {"best_threshold": threshold, "best_f1": best}
-        return metrics
+class SpanAnswers(ExampleAnswers):
+    """The best spans for each question."""
+
+    def __init__(self, encoding: SpanEncoding, inputs: QuestionInputs) -> None:
+        super().__init__(encoding)
+        self.spans = encoding
+        self.inputs = inputs
+        self.recipe = encoding.recipe
+
+    def encoded_texts(self, given: Example) -> dict[str, str]:
+        InputError.raise_if([self.inputs.wrong_number(given)])
+        question, context = given.texts
+        texts = {"question": question, "context": context}
+        InputError.raise_if(
+            problem_in_text(text, f"{given.place} ({name})") for name, text in texts.items()
+        )
+        return texts
+
+    def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
+        names = [
+            name for name in ("context", "question") if not examples.columns[name].lengths[row]
+        ]
+        return [
+            nothing_known(examples.texts[name][row], f"{examples.where(row)} ({name})")
+            for name in names
+        ]
 
     def results(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Result]:
         """Of every question the best answers; where the right one is known, also the losses and the
@@ -291,7 +361,10 @@ class QuestionAnswering(HeadedTask):
         for row, best, read in self.answers_to(model, examples, self.recipe.search.nbest, progress):
             losses, line = list[float](), Line()
             if "answer" in examples.columns:
-                tokens, line = self.answer_tokens(examples, row), self._line(examples, row, best)
+                tokens, line = (
+                    self.spans.answer_tokens(examples, row),
+                    self._line(examples, row, best),
+                )
                 for window, logits_2L in read:  # -(log P_start + log P_end) / 2
                     log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
                     losses.append(
@@ -299,9 +372,6 @@ class QuestionAnswering(HeadedTask):
                     )
             results.append((best, losses, line))
         return results
-
-    def line(self, examples: Dataset, row: int, result: Result) -> Line:
-        return result[2]
 
     def _line(self, examples: Dataset, row: int, best: Best) -> Line:
         """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold
@@ -328,35 +398,16 @@ class QuestionAnswering(HeadedTask):
             "answer_f1": f1(answer, expected, script),
         }
 
-    def encoded_texts(self, given: Example) -> dict[str, str]:
-        InputError.raise_if([self.inputs.wrong_number(given)])
-        question, context = given.texts
-        texts = {"question": question, "context": context}
-        InputError.raise_if(
-            problem_in_text(text, f"{given.place} ({name})") for name, text in texts.items()
-        )
-        return texts
-
-    def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
-        names = [
-            name for name in ("context", "question") if not examples.columns[name].lengths[row]
-        ]
-        return [
-            nothing_known(examples.texts[name][row], f"{examples.where(row)} ({name})")
-            for name in names
-        ]
-
     def answers_to(
         self, model: Headed, examples: Dataset, nbest: int, progress: Done = ignore
     ) -> Iterator[tuple[int, Best, Read]]:
         """The number of each question, its best answers, and its rows with their logits."""
-        for start in range(0, len(examples), AT_ONCE):
-            rows = range(start, min(start + AT_ONCE, len(examples)))
-            read = [self.windows(examples, row) for row in rows]
-            logits, numbers = (
-                dict(self.token_logits(model, [window.row for own in read for window in own])),
-                count(),
-            )
+        for start in range(0, len(examples), QUESTIONS_PER_BATCH):
+            rows = range(start, min(start + QUESTIONS_PER_BATCH, len(examples)))
+            read = [self.spans.windows(examples, row) for row in rows]
+            framed = [window.row for own in read for window in own]
+            logits = dict(token_logits(model, framed, self.spans.framing.tokenizer.pad))
+            numbers = count()
             for row, own in zip(rows, read, strict=True):
                 visible = examples.columns["starts"][row] < examples.columns["ends"][row]
                 pairs = [(window, logits[next(numbers)].T.numpy()) for window in own]
@@ -430,6 +481,75 @@ class QuestionAnswering(HeadedTask):
         context = examples.texts["context"][row]
         answers = tuple(spans.items())
         return Answered(given.text, context, answers, none, log_odds, best.log_p_none)
+
+    def notes(
+        self, encoded: EncodedInputs[EncodedExample], predictions: Sequence[Prediction]
+    ) -> list[Note]:
+        return unknown_texts(encoded, self.spans.fields_of, self.spans.framing)
+
+
+class SpanMeasure(Measure):
+    """Exact match and F1 of answers."""
+
+    def __init__(self, recipe: Any) -> None:
+        self.recipe = recipe
+
+    def scores(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:
+        """Exact match and F1; where no answer may be right, also apart, and what the best threshold
+        would give."""
+        lines = [line for _, _, line in results]
+        metrics = {
+            "loss": float(np.mean([loss for _, losses, _ in results for loss in losses])),
+            **_means(lines),
+        }
+        if self.recipe.head.no_answer:
+            answerable, others = (
+                [line for line in lines if bool(line["expected"]) is has] for has in (True, False)
+            )
+            if answerable:
+                metrics |= {
+                    f"answerable_{name}": value for name, value in _means(answerable).items()
+                }
+            if others:
+                metrics["unanswerable_right"] = _means(others)["exact_match"]
+            no_answer, scores = (
+                [line[name] for line in lines] for name in ("no_answer", "answer_f1")
+            )
+            threshold, best = best_threshold(
+                no_answer, scores, [not line["expected"] for line in lines]
+            )
+            metrics |= {"best_threshold": threshold, "best_f1": best}
+        return metrics
+
+    def line(self, examples: Dataset, row: int, result: Result) -> Line:
+        return result[2]
+
+
+def occlude_words_of_answer(answers: SpanAnswers, model: Headed, given: Example) -> WordFalls:
+    """How much the answer to a question, or the decision that there is none, depends on each word.
+    The words of the answer itself stay in the text."""
+    [whole] = predictions(answers, model, [given])
+    question, context = given.texts
+    start = 0 if whole.span is None else whole.span.start
+    shorter = inputs_without_words(answers, answers.inputs, model, (question, context), whole.span)
+    read = [(question, context), *(one.example.texts for one in shorter)]
+    moved = [
+        len(context) - len(left) if one.span.start < start else 0
+        for one, (_, left) in zip(shorter, read[1:], strict=True)
+    ]
+    columns = {
+        "context": [context for _, context in read],
+        "question": [question for question, _ in read],
+        "answers": [
+            json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)
+        ],
+    }
+    examples = Dataset.of(answers.spans, columns, str)
+    values = [
+        answers.answer_probability(best, logits, answers.spans.answer_tokens(examples, row))
+        for row, best, logits in answers.answers_to(model, examples, 1)
+    ]
+    return falls_of_one("P(no answer)" if whole.none else f"P({whole.output})", values, shorter)
 
 
 def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[int]:

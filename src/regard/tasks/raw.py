@@ -1,11 +1,10 @@
-"""What the tasks on raw text share: documents as tokens, and what `--file` names."""
+"""Raw text: its encoding, and what the models that are pre-trained on it share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,66 +15,74 @@ from torch.nn import functional as F
 from regard.data.batches import spelled
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram, Where
+from regard.data.dataset import ColumnReport, Columns, Dataset, Encoding, Histogram, Where
+from regard.data.epochs import Examples
 from regard.data.example import Example
 from regard.data.prepare import read
-from regard.data.raw import RawInputs, RawText, RawTokens, encode_documents
-from regard.data.readers import Reader
+from regard.data.raw import RawText, RawTokens, encode_documents
 from regard.errors import ConfigError, DataError
 from regard.models.base import Contextual, ModelConfig
 from regard.objectives.language_model import Predicted
-from regard.tasks.task import EncodedInputs, Note, Prediction, Task, unknown_notes
+from regard.tasks.answers import Note
+from regard.tasks.reading import unknown_notes
 from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
-from regard.text.vocabularies import SPECIAL_NAMES
+
+Cut = Callable[[RawTokens, str], Examples]
+"""The documents of a split and its name -> what a model reads of them."""
 
 
-class RawTextTask(Task):
-    """A task on raw text: rows of the data are documents, or pieces of long ones."""
+def learn_text_tokenizer(
+    recipe: Any, train: Mapping[str, Sequence[str]], base: Path, special: Sequence[str]
+) -> Tokenizers:
+    """A tokenizer of documents; `special` are the special tokens of a vocabulary that is trained."""
+    texts = {"text": train["text"]}
+    return train_tokenizers(recipe.tokenizer, texts, base, special, fold_white_space)
 
-    vocabularies = ("text",)
-    reads_raw_text = True
-    special: ClassVar[Sequence[str]] = (
-        SPECIAL_NAMES  # the special tokens of a vocabulary that is trained
-    )
 
-    # Data
+class RawEncoding(Encoding):
+    """Documents, or pieces of long ones, whose tokens are cut into what a model reads."""
 
-    @property
-    def sentences(self) -> Sentences | None:
-        """How sentences are found, for a model that needs them."""
-        return None
-
-    @property
-    def packs(self) -> bool:
-        return bool(self.recipe.model.packs)
-
-    def raw_tokens(self, pieces: Dataset) -> RawTokens:
-        return RawTokens(pieces, self.tokenizers["text"], self.recipe.model.letters)
-
-    @classmethod
-    def learn_tokenizers(
-        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
-    ) -> Tokenizers:
-        return train_tokenizers(
-            recipe.tokenizer, {"text": train["text"]}, base, cls.special, fold_white_space
-        )
+    def __init__(
+        self,
+        recipe: Any,
+        tokenizers: Tokenizers,
+        cut: Cut,
+        sentences: Sentences | None = None,
+        counts: Callable[[Any], dict[str, int]] | None = None,
+    ) -> None:
+        """`sentences` says how sentences are found, for a model that needs them; `counts` gives
+        what `check` counts of the examples."""
+        super().__init__(recipe, tokenizers)
+        self.cut = cut
+        self.sentences = sentences
+        self.counts = counts
 
     def settings(self) -> list[Any]:
         return [self.sentences, self.recipe.model.letters is not None]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
-        letters = self.recipe.model.letters
         return encode_documents(
-            texts["text"], texts["part"], self.tokenizers["text"], self.sentences, letters
+            texts["text"],
+            texts["part"],
+            self.tokenizers["text"],
+            self.sentences,
+            self.recipe.model.letters,
         )
 
     def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
         """The tokens of whole documents, without their ends."""
-        text, tokenizer = self.raw_tokens(examples), self.tokenizers["text"]
+        text = self.raw_tokens(examples)
         tokens = int(text.lengths.sum(dtype=np.int64))
-        unknown = int(text.frequencies()[tokenizer.unk])
+        unknown = int(text.frequencies()[self.tokenizers["text"].unk])
         return {"text": ColumnReport(tokens, unknown / max(tokens, 1), Histogram.of(text.lengths))}
+
+    def raw_tokens(self, rows: Dataset) -> RawTokens:
+        """The documents of some rows, as tokens."""
+        return RawTokens(rows, self.tokenizers["text"], self.recipe.model.letters)
+
+    def examples(self, rows: Dataset, part: str) -> Examples:
+        return self.cut(self.raw_tokens(rows), part)
 
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         return examples.columns["text"].lengths
@@ -87,69 +94,77 @@ class RawTextTask(Task):
         counts: NDArray[np.int64] = examples.frequencies()
         return counts
 
+    def label_counts(self, examples: Any) -> dict[str, int]:
+        return {} if self.counts is None else self.counts(examples)
+
     def pieces(self, examples: Any, row: int) -> dict[str, list[str]]:
         pieces: dict[str, list[str]] = examples.pieces(row)
         return pieces
 
-    def read_documents(self, corpora: Sequence[RawText], part: Part, base: Path) -> Dataset:
-        documents = read(self, self.recipe, corpora, part, base)
-        if not len(documents):
-            raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")
-        return documents
 
-    @cached_property
-    def inputs(self) -> RawInputs:
-        return RawInputs(self.name, self.corpora, self.recipe.data.encoding, self.input_columns)
+def read_documents(
+    encoding: RawEncoding, corpora: Sequence[RawText], part: Part, base: Path
+) -> Dataset:
+    """Corpora as they are, to measure a run on."""
+    documents = read(encoding, encoding.recipe, corpora, part, base)
+    if not len(documents):
+        raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")
+    return documents
 
-    # Verbs
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
-        """A few words, to be continued."""
-        return " ".join(row["text"].split()[:5])
+class TextNotes:
+    """What a user should know about texts that a pre-trained model reads."""
 
-    def text_model(self, model: Any) -> Contextual | None:
-        return model if isinstance(model, Contextual) else None
+    def __init__(self, recipe: Any, tokenizer: Tokenizer, gap: str = "") -> None:
+        """`gap` may stand in a text in the place of a word."""
+        self.recipe = recipe
+        self.tokenizer = tokenizer
+        self.gap = gap
 
-    def notes(
-        self, encoded: EncodedInputs[list[int]], predictions: Sequence[Prediction]
-    ) -> list[Note]:
-        return self.text_notes(encoded.inputs, encoded.readable())
-
-    def plain_text(self, text: str) -> str:
-        """The words of an input, with single spaces between them."""
-        return self.tokenizers["text"].fold(text)
-
-    def text_notes(
+    def __call__(
         self,
         inputs: Sequence[Example],
         rows: Sequence[Sequence[int]],
         written: Sequence[int] | None = None,
     ) -> list[Note]:
-        """Which texts have tokens outside the vocabulary, and which reach positions that the model
-        has embeddings for, but did not see in training; `written` has the number of tokens that
-        were then written after each.
-
-        A model that reads letters knows every word. A run that began with another run's weights may
-        have learned all positions there.
-        """
-        notes, model = list[Note](), self.recipe.model
-        if model.letters is None:
-            texts = [given.with_text(self.plain_text(given.text)) for given in inputs]
-            notes += unknown_notes(self.tokenizers["text"], texts, rows)
-        longest = self.recipe.data.max_length
-        if longest < getattr(model, "max_positions", 0) and self.recipe.training.init is None:
-            for given, row, more in zip(inputs, rows, written or [0] * len(rows), strict=True):
-                if (length := len(row) + more) > longest:
-                    what = (
-                        f"{given.place} has {length:,} tokens with the special ones; the model "
-                        "was trained on at most"
-                    )
-                    what += (
-                        f" {longest:,} (data.max_length), and never learned the positions "
-                        "after them"
-                    )
-                    notes.append(Note("length", what))
+        """Notes on texts, whose tokens are `rows`; `written` is the number of tokens that were then
+        written after each."""
+        notes = self.unknown(inputs, rows)
+        for given, row, more in zip(inputs, rows, written or [0] * len(rows), strict=True):
+            notes += self.too_long(given.place, len(row) + more)
         return notes
+
+    def unknown(self, inputs: Sequence[Example], rows: Sequence[Sequence[int]]) -> list[Note]:
+        """Which texts have tokens outside the vocabulary. A model that reads letters knows every
+        word."""
+        if self.recipe.model.letters is not None:
+            return []
+        texts = [given.with_text(self.plain_text(given.text)) for given in inputs]
+        return unknown_notes(self.tokenizer, texts, rows)
+
+    def plain_text(self, text: str) -> str:
+        """The words of an input, with single spaces between them."""
+        return self.tokenizer.fold(text.replace(self.gap, " ") if self.gap else text)
+
+    def too_long(self, place: str, length: int) -> list[Note]:
+        """Whether a text reaches positions that the model has embeddings for, but did not see in
+        training. A run that began with another run's weights may have learned all positions
+        there."""
+        recipe = self.recipe
+        longest = recipe.data.max_length
+        positions = getattr(recipe.model, "max_positions", 0)
+        if length <= longest or longest >= positions or recipe.training.init is not None:
+            return []
+        what = (
+            f"{place} has {length:,} tokens with the special ones; the model was trained on at most "
+            f"{longest:,} (data.max_length), and never learned the positions after them"
+        )
+        return [Note("length", what)]
+
+
+def contextual(model: Any) -> Contextual | None:
+    """A model that has vectors for tokens in their context."""
+    return model if isinstance(model, Contextual) else None
 
 
 def spelling_options(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from regard.data.batches import StoryBatch
 from regard.data.config import Recipe
-from regard.data.dataset import ColumnReport, Columns, Dataset, Where
+from regard.data.dataset import ColumnReport, Columns, Dataset, Encoding, Where
 from regard.data.epochs import fixed_batches
 from regard.data.example import Example
 from regard.data.prepare import Prepared, Progress, prepare
@@ -29,28 +28,29 @@ from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
-from regard.tasks.classification import Classified
-from regard.tasks.headed import EncodedExample, ExampleTask
-from regard.tasks.task import Done, EncodedInputs, Note, ignore, problem_in_text
+from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
+from regard.tasks.examples import EncodedExample, ExampleAnswers
+from regard.tasks.reading import problem_in_text
+from regard.tasks.task import Metrics, Network, Task, set_first_bias
+from regard.tasks.views import Views
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK, train_story_words
 
-AT_ONCE = 256  # questions that are answered at once
-LIKELIEST = 5  # how many answers are named with their probabilities
+QUESTIONS_PER_BATCH = 256
+NAMED_ANSWERS = 5
+"""How many answers are named with their probabilities."""
 
 
-class StoryAnswering(ExampleTask):
+class StoryAnswering(Task):
     """Stories with questions, measured by the share of wrong answers: task by task, and their
     mean."""
 
     name = "story_answering"
-    reads_stories = True
-    input_columns = ("story", "question")
-    unit = "questions"
-    vocabularies = ("text",)
     data = StoryData
     models = any_config(lambda config: config.reads == "story")
+    vocabularies = ("text",)
     lower_is_better = ("loss", "perplexity", "error")
+    unit = "questions"
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "tokenizer": {"kind": "word", "lowercase": True},
         "training": {
@@ -67,7 +67,41 @@ class StoryAnswering(ExampleTask):
     }
     """The paper's batches of 32 questions (`batch_tokens` counts answers), and its optimiser."""
 
-    # Data
+    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+        super().__init__(recipe, tokenizers)
+        columns = ("story", "question")
+        encoding = self.make_encoding(recipe, tokenizers)
+        answers = StoryAnswers(encoding)
+        self.inputs = StoryInputs(self.name, self.corpora, recipe.data.encoding, columns)
+        self.encoding = encoding
+        self.network = StoryNetwork(recipe, encoding)
+        self.answers = answers
+        self.metrics = StoryMetrics(encoding, answers)
+        self.views = Views(stories=answers)
+
+    @classmethod
+    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> StoryEncoding:
+        return StoryEncoding(recipe, tokenizers)
+
+    def objective(self, model: MemoryNetwork) -> AnswerCrossEntropy:
+        return AnswerCrossEntropy(model, self.recipe.training.label_smoothing)
+
+    @classmethod
+    def learn_tokenizers(
+        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
+    ) -> Tokenizers:
+        config = recipe.tokenizer
+        if isinstance(config.file, str):
+            return Tokenizers({"text": tokenizer_named(config.file, base)})
+        texts = (
+            line
+            for name in ("story", "question", "answer")
+            for text in train[name]
+            for line in text.split("\n")
+        )
+        return Tokenizers(
+            {"text": Tokenizer(train_story_words(texts, config.vocabulary, config.lowercase))}
+        )
 
     @classmethod
     def prepare(
@@ -95,29 +129,19 @@ class StoryAnswering(ExampleTask):
                 notes += long_stories(examples, recipe.model.sentences, f"{name} questions")
         return prepared.with_notes(notes)
 
-    @classmethod
-    def learn_tokenizers(
-        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
-    ) -> Tokenizers:
-        config = recipe.tokenizer
-        if isinstance(config.file, str):
-            return Tokenizers({"text": tokenizer_named(config.file, base)})
-        texts = (
-            line
-            for name in ("story", "question", "answer")
-            for text in train[name]
-            for line in text.split("\n")
-        )
-        return Tokenizers(
-            {"text": Tokenizer(train_story_words(texts, config.vocabulary, config.lowercase))}
-        )
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        return f"{row['story']}\n{row['question']}"
+
+
+class StoryEncoding(Encoding):
+    """Stories with questions: the sentences that the memory holds."""
 
     def settings(self) -> list[Any]:
         return [self.recipe.model.sentences]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """`story` has the words of the last sentences, as many as the memory holds, `sizes` how
-        many words each has; an answer that is no word of the training stories is `<unk>`."""
+        many words each has; an answer that is not a word of the training stories is `<unk>`."""
         tokenizer = self.tokenizers["text"]
         stories = [story.split("\n")[-self.recipe.model.sentences :] for story in texts["story"]]
         distinct = list(dict.fromkeys(sentence for story in stories for sentence in story))
@@ -141,6 +165,9 @@ class StoryAnswering(ExampleTask):
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         """One answer a question: `batch_tokens` counts questions."""
         return np.ones(len(examples), dtype=np.int32)
+
+    def longest_example(self, examples: Dataset) -> int:
+        return int(np.argmax(examples.columns["sizes"].lengths))
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> StoryBatch:
         """A batch to train on: empty memories are inserted by seed and epoch, the first epochs go
@@ -193,9 +220,6 @@ class StoryAnswering(ExampleTask):
             "answer": tokenizer.pieces(columns["answer"][row].tolist()),
         }
 
-    def longest_example(self, examples: Dataset) -> int:
-        return int(np.argmax(examples.columns["sizes"].lengths))
-
     def kept_facts(self, examples: Dataset, row: int) -> tuple[int, ...] | None:
         """The supporting facts as numbers among the sentences that the memory holds; the others are
         left out."""
@@ -211,121 +235,34 @@ class StoryAnswering(ExampleTask):
             else tuple(int(fact) - gone for fact in facts.split() if int(fact) >= gone)
         )
 
-    # Training
+
+class StoryNetwork(Network):
+    """An end-to-end memory network."""
+
+    def __init__(self, recipe: Any, encoding: StoryEncoding) -> None:
+        self.recipe = recipe
+        self.encoding = encoding
 
     def build(self) -> Any:
-        return MODELS[self.recipe.model.kind].build(self.recipe.model, self.tokenizers["text"].size)
+        size = self.encoding.tokenizers["text"].size
+        return MODELS[self.recipe.model.kind].build(self.recipe.model, size)
 
-    def objective(self, model: MemoryNetwork) -> AnswerCrossEntropy:
-        return AnswerCrossEntropy(model, self.recipe.training.label_smoothing)
+    def set_first_weights(self, model: Any, train: Dataset) -> None:
+        set_first_bias(model, self.encoding, train)
 
-    def validate(self, model: MemoryNetwork, examples: Dataset) -> dict[str, Any]:
-        """Every restart is measured; from here on the best of them by `training.best` answers."""
-        (losses_BI, wrong_BI, _), training = self.tallied(model, examples), self.recipe.training
-        loss_I = losses_BI.mean(0).nan_to_num(nan=math.inf)
-        error_I = torch.stack(list(error_by_task(wrong_BI, examples).values())).mean(0)
-        best = min(
-            range(len(loss_I)),
-            key=lambda i: (float(error_I[i]) * (training.best == "error"), loss_I[i]),
-        )
-        model.winner.fill_(best)
-        loss, samples = float(loss_I[best]), []
-        for row, answers in zip(
-            range(training.samples), self.results(model, examples), strict=False
-        ):
-            story = examples.texts["story"][row].split("\n")
-            shown = " ".join(
-                [*(["..."] if story[3:] else []), *story[-3:], examples.texts["question"][row]]
-            )
-            samples.append(
-                {
-                    "source": shown,
-                    "output": next(iter(answers)),
-                    "target": examples.texts["answer"][row],
-                }
-            )
-        return {
-            "loss": loss,
-            "perplexity": perplexity(loss),
-            "error": share(error_I[best]),
-            "restart": best + 1,
-            "errors": [share(error) for error in error_I.tolist()],
-            "samples": samples,
-        }
+    def check(self, data: Prepared[Dataset]) -> None:
+        """Every memory network can read every story."""
 
-    @torch.inference_mode()
-    def tallied(
-        self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore
-    ) -> list[Tensor]:
-        """Of each question and restart the loss, losses_BI, and whether the answer is wrong,
-        wrong_BI; and where each hop of the winner looked most, looked_BN."""
-        parts = []
-        for rows in fixed_batches(examples, AT_ONCE):
-            batch = self.batch(examples, rows).to(device_of(model))
-            answered = model(batch)
-            wrong_BI = answered.logits_BIV.argmax(-1) != batch.answers_B[:, None]
-            unknown_B1 = (batch.answers_B == self.tokenizers["text"].unk)[
-                :, None
-            ]  # the answer of no training question
-            looked_BN = answered.p_NBIS[:, :, model.winner].argmax(-1).T
-            parts.append(
-                (answer_losses(answered, batch.answers_B), wrong_BI | unknown_B1, looked_BN)
-            )
-            progress(len(rows))
-        return [torch.cat(part).cpu() for part in zip(*parts, strict=True)]
 
-    # Verbs
+class StoryAnswers(ExampleAnswers):
+    """The likeliest words."""
 
-    @cached_property
-    def inputs(self) -> StoryInputs:
-        encoding = self.recipe.data.encoding
-        return StoryInputs(self.name, self.corpora, encoding, self.input_columns)
+    encoding: StoryEncoding
 
-    def evaluate(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> dict[str, Any]:
-        """The share of wrong answers, by task and as their mean; how many of the known facts were
-        attended to."""
-        (losses_BI, wrong_BI, looked_BN), winner = (
-            self.tallied(model, examples, progress),
-            int(model.winner),
-        )
-        errors = {
-            task: share(error_I[winner])
-            for task, error_I in error_by_task(wrong_BI, examples).items()
-        }
-        metrics: dict[str, Any] = {
-            "questions": len(examples),
-            "error": share(float(np.mean(list(errors.values())))),
-            "loss": float(losses_BI[:, winner].mean()),
-        }
-        known = (
-            (row, facts)
-            for row in range(len(examples))
-            if (facts := self.kept_facts(examples, row))
-        )
-        if shares := [facts_found(looked_BN[row].tolist(), facts) for row, facts in known]:
-            metrics["facts_found"] = share(float(np.mean(shares)))
-        for note in long_stories(examples, self.recipe.model.sentences, "questions"):
-            metrics["memory"] = note
-        return metrics | {"tasks": errors}
-
-    def by_unit(
-        self, model: MemoryNetwork, examples: Dataset, progress: Done
-    ) -> list[dict[str, Any]]:
-        """Each question after its story, with the right answer and the model's."""
-        wrong_B, lines = (
-            self.tallied(model, examples, progress)[1][:, model.winner],
-            list[dict[str, Any]](),
-        )
-        for row, answers in enumerate(self.results(model, examples)):
-            story, question, label = (
-                examples.texts[name][row] for name in ("story", "question", "answer")
-            )
-            line = {"input": f"{story}\n{question}", "label": label, "output": next(iter(answers))}
-            lines.append({**line, "right": not wrong_B[row], "probabilities": answers})
-        return lines
-
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
-        return f"{row['story']}\n{row['question']}"
+    def __init__(self, encoding: StoryEncoding) -> None:
+        super().__init__(encoding)
+        self.tokenizer = encoding.tokenizers["text"]
+        self.recipe = encoding.recipe
 
     def encoded_texts(self, given: Example) -> dict[str, str]:
         InputError.raise_if([problem_in_text(given.text, given.place)])
@@ -340,7 +277,7 @@ class StoryAnswering(ExampleTask):
     def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
         """The words that the model has never seen, in the question and in what is remembered of its
         story."""
-        tokenizer = self.tokenizers["text"]
+        tokenizer = self.tokenizer
         if not any(tokenizer.unk in examples.columns[name][row] for name in ("story", "question")):
             return []
         size = sum(not word.startswith("<") for word in tokenizer.tokens(range(tokenizer.size)))
@@ -360,12 +297,12 @@ class StoryAnswering(ExampleTask):
         self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore
     ) -> Iterator[dict[str, float]]:
         """The likeliest answers to each question with their probabilities, best first."""
-        for rows in fixed_batches(examples, AT_ONCE):
-            logits_BIV = model(self.batch(examples, rows).to(device_of(model))).logits_BIV
+        for rows in fixed_batches(examples, QUESTIONS_PER_BATCH):
+            logits_BIV = model(self.encoding.batch(examples, rows).to(device_of(model))).logits_BIV
             p_BV = logits_BIV[:, model.winner].float().softmax(-1)
-            top = p_BV.topk(min(max(self.recipe.search.nbest, LIKELIEST), p_BV.shape[1]))
+            top = p_BV.topk(min(max(self.recipe.search.nbest, NAMED_ANSWERS), p_BV.shape[1]))
             for ids, p in zip(top.indices.tolist(), top.values.tolist(), strict=True):
-                yield dict(zip(self.tokenizers["text"].tokens(ids), p, strict=True))
+                yield dict(zip(self.tokenizer.tokens(ids), p, strict=True))
             progress(len(rows))
 
     def prediction(
@@ -387,12 +324,126 @@ class StoryAnswering(ExampleTask):
         return [Note("length", what.format(kept, total)) for kept, total in counts if kept < total]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer(Classified):
+class StoryMetrics(Metrics):
+    """The share of wrong answers."""
+
+    def __init__(self, encoding: StoryEncoding, answers: StoryAnswers) -> None:
+        self.encoding = encoding
+        self.answers = answers
+        self.recipe = encoding.recipe
+
+    def validate(self, model: MemoryNetwork, examples: Dataset) -> dict[str, Any]:
+        """Every restart is measured; from here on the best of them by `training.best` answers."""
+        (losses_BI, wrong_BI, _), training = self.tally(model, examples), self.recipe.training
+        loss_I = losses_BI.mean(0).nan_to_num(nan=math.inf)
+        error_I = torch.stack(list(error_by_task(wrong_BI, examples).values())).mean(0)
+        best = min(
+            range(len(loss_I)),
+            key=lambda i: (float(error_I[i]) * (training.best == "error"), loss_I[i]),
+        )
+        model.winner.fill_(best)
+        loss, samples = float(loss_I[best]), []
+        for row, answers in zip(
+            range(training.samples), self.answers.results(model, examples), strict=False
+        ):
+            story = examples.texts["story"][row].split("\n")
+            shown = " ".join(
+                [*(["..."] if story[3:] else []), *story[-3:], examples.texts["question"][row]]
+            )
+            samples.append(
+                {
+                    "source": shown,
+                    "output": next(iter(answers)),
+                    "target": examples.texts["answer"][row],
+                }
+            )
+        return {
+            "loss": loss,
+            "perplexity": perplexity(loss),
+            "error": share(error_I[best]),
+            "restart": best + 1,
+            "errors": [share(error) for error in error_I.tolist()],
+            "samples": samples,
+        }
+
+    def evaluate(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> dict[str, Any]:
+        """The share of wrong answers, by task and as their mean; how many of the known facts were
+        attended to."""
+        (losses_BI, wrong_BI, looked_BN), winner = (
+            self.tally(model, examples, progress),
+            int(model.winner),
+        )
+        errors = {
+            task: share(error_I[winner])
+            for task, error_I in error_by_task(wrong_BI, examples).items()
+        }
+        metrics: dict[str, Any] = {
+            "questions": len(examples),
+            "error": share(float(np.mean(list(errors.values())))),
+            "loss": float(losses_BI[:, winner].mean()),
+        }
+        known = (
+            (row, facts)
+            for row in range(len(examples))
+            if (facts := self.encoding.kept_facts(examples, row))
+        )
+        if shares := [facts_found(looked_BN[row].tolist(), facts) for row, facts in known]:
+            metrics["facts_found"] = share(float(np.mean(shares)))
+        for note in long_stories(examples, self.recipe.model.sentences, "questions"):
+            metrics["memory"] = note
+        return metrics | {"tasks": errors}
+
+    def by_unit(
+        self, model: MemoryNetwork, examples: Dataset, progress: Done
+    ) -> list[dict[str, Any]]:
+        """Each question after its story, with the right answer and the model's."""
+        wrong_B, lines = (
+            self.tally(model, examples, progress)[1][:, model.winner],
+            list[dict[str, Any]](),
+        )
+        for row, answers in enumerate(self.answers.results(model, examples)):
+            story, question, label = (
+                examples.texts[name][row] for name in ("story", "question", "answer")
+            )
+            line = {"input": f"{story}\n{question}", "label": label, "output": next(iter(answers))}
+            lines.append({**line, "right": not wrong_B[row], "probabilities": answers})
+        return lines
+
+    @torch.inference_mode()
+    def tally(
+        self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore
+    ) -> list[Tensor]:
+        """Of each question and restart the loss, losses_BI, and whether the answer is wrong,
+        wrong_BI; and where each hop of the winner looked most, looked_BN."""
+        parts = []
+        for rows in fixed_batches(examples, QUESTIONS_PER_BATCH):
+            batch = self.encoding.batch(examples, rows).to(device_of(model))
+            answered = model(batch)
+            wrong_BI = answered.logits_BIV.argmax(-1) != batch.answers_B[:, None]
+            unknown_B1 = (batch.answers_B == self.encoding.tokenizers["text"].unk)[
+                :, None
+            ]  # the answer of no training question
+            looked_BN = answered.p_NBIS[:, :, model.winner].argmax(-1).T
+            parts.append(
+                (answer_losses(answered, batch.answers_B), wrong_BI | unknown_B1, looked_BN)
+            )
+            progress(len(rows))
+        return [torch.cat(part).cpu() for part in zip(*parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class Answer(Prediction):
     """One question and its likeliest answers, best first."""
 
-    sentences: int  # of the story
-    remembered: int  # of these: the last ones, as many as the memory holds
+    probabilities: dict[str, float]
+    sentences: int
+    """The sentences of the story."""
+    remembered: int
+    """The last sentences, as many as the memory holds."""
+
+    @property
+    def output(self) -> str:
+        return next(iter(self.probabilities))
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -5,11 +5,32 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from regard.config import Config
 from regard.data.config import Corpus, TextPairs
-from regard.tasks.translation import References, TextToText, comparable
+from regard.data.corpora import Part
+from regard.data.dataset import Dataset
+from regard.data.inputs import Inputs
+from regard.data.prepare import read
+from regard.models.base import Generator
+from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.tasks.pairs import (
+    SOURCE_MODELS,
+    PairEncoding,
+    PairNetwork,
+    References,
+    TargetTexts,
+    TextMetrics,
+    pair_views,
+    refuse_long_pairs,
+)
+from regard.tasks.sources import TextSources
+from regard.tasks.task import Task
+from regard.tasks.translation import comparable
+from regard.text.tokenizers import Tokenizers
 
 
 class Summarized(Corpus):
@@ -34,37 +55,65 @@ class RougeConfig(Config):
     """Whether upper and lower case are the same."""
 
 
-class Summarization(TextToText):
+class Summarization(Task):
     """Documents and summaries, measured by ROUGE."""
 
     name = "summarization"
     data = TextPairs[Summarized]
     evaluation = RougeConfig
+    models = SOURCE_MODELS
+    vocabularies = ("source", "target")
+    lower_is_better = ("loss", "perplexity")
     higher_is_better = ("rouge1", "rouge2", "rougeL")
+    writes = "targets"
+    has_flat_batches = True
+
+    metrics: TextMetrics
+
+    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+        super().__init__(recipe, tokenizers)
+        encoding = self.make_encoding(recipe, tokenizers)
+        targets = TargetTexts(recipe, tokenizers, encoding.sources)
+        scores = partial(rouge, config=recipe.evaluation)
+        self.inputs = Inputs(self.name, self.corpora, recipe.data.encoding, ("source",))
+        self.encoding = encoding
+        self.network = PairNetwork(recipe, encoding)
+        self.answers = targets
+        self.metrics = TextMetrics(encoding, targets, scores)
+        self.views = pair_views(self.metrics, encoding)
 
     @classmethod
-    def text_scores(
-        cls, outputs: Sequence[str], references: References, config: RougeConfig
-    ) -> dict[str, Any]:
-        """The means of ROUGE-1, ROUGE-2 and ROUGE-L F1 over the documents, from 0 to 100."""
-        scores = []
-        for texts in zip(outputs, (first for first, *_ in references), strict=True):
-            output, reference = (
-                tokens_of(text, config.tokenize, config.lowercase) for text in texts
+    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> PairEncoding:
+        return PairEncoding(recipe, tokenizers, TextSources(recipe, tokenizers))
+
+    def objective(self, model: Generator) -> TokenCrossEntropy:
+        training = self.recipe.training
+        return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing)
+
+    def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
+        examples = read(self.encoding, self.recipe, corpora, part, base)
+        refuse_long_pairs(examples)
+        return examples
+
+
+def rouge(outputs: Sequence[str], references: References, config: RougeConfig) -> dict[str, Any]:
+    """The means of ROUGE-1, ROUGE-2 and ROUGE-L F1 over the documents, from 0 to 100."""
+    scores = []
+    for texts in zip(outputs, (first for first, *_ in references), strict=True):
+        output, reference = (tokens_of(text, config.tokenize, config.lowercase) for text in texts)
+        scores.append(
+            (
+                rouge_n(output, reference, 1),
+                rouge_n(output, reference, 2),
+                rouge_l(output, reference),
             )
-            scores.append(
-                (
-                    rouge_n(output, reference, 1),
-                    rouge_n(output, reference, 2),
-                    rouge_l(output, reference),
-                )
-            )
-        means = [100 * sum(column) / len(scores) for column in zip(*scores, strict=True)]
-        case = "lower" if config.lowercase else "mixed"
-        return {
-            **dict(zip(("rouge1", "rouge2", "rougeL"), means, strict=True)),
-            "rouge_signature": f"nrefs:1|case:{case}|tok:{config.tokenize}|stem:no|f1:mean",
-        }
+        )
+    means = [100 * sum(column) / len(scores) for column in zip(*scores, strict=True)]
+    case = "lower" if config.lowercase else "mixed"
+    return {
+        **dict(zip(("rouge1", "rouge2", "rougeL"), means, strict=True)),
+        "rouge_signature": f"nrefs:1|case:{case}|tok:{config.tokenize}|stem:no|f1:mean",
+    }
 
 
 def tokens_of(text: str, tokenize: Literal["words", "characters"], lowercase: bool) -> list[str]:

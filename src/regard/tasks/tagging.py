@@ -10,10 +10,10 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -23,9 +23,9 @@ from torch.nn import functional as F
 
 from regard.data import conll
 from regard.data.batches import NO_TAG, LabelledBatch
-from regard.data.config import Recipe, as_list
+from regard.data.config import as_list
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset, Where
+from regard.data.dataset import Columns, Dataset, Encoding, Where
 from regard.data.epochs import fixed_batches
 from regard.data.example import Example
 from regard.data.framing import Framed, labelled_batch, windows
@@ -38,9 +38,31 @@ from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.models.ngrams import WindowModel
 from regard.objectives.labels import TagCrossEntropy, TagSequenceLoss
 from regard.tasks import baseline
-from regard.tasks.headed import FITTED_AT_ONCE, HeadedTask, Labels, Line, section
+from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
+from regard.tasks.examples import EncodedExample, ExampleAnswers
+from regard.tasks.headed import (
+    FITTING_TOKENS,
+    TEXT_MODELS,
+    HeadedMetrics,
+    HeadedNetwork,
+    HeadedRecipe,
+    Heads,
+    LabelNames,
+    Line,
+    Measure,
+    complete_headed,
+    framing_of,
+    head_vectors,
+    section,
+    token_logits,
+    unknown_texts,
+    with_head,
+)
+from regard.tasks.occlusion import check_word_count
 from regard.tasks.raw import spelling_options
-from regard.tasks.task import Done, Prediction, ignore, nothing_known, problem_in_text
+from regard.tasks.reading import nothing_known, problem_in_text
+from regard.tasks.task import Start, Task
+from regard.tasks.views import Views, WordFalls
 from regard.text.normalise import Span, joined_words, word_spans
 from regard.text.spelling import Token, ids_of
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -51,7 +73,7 @@ LogProbabilities = NDArray[np.float32]
 class TagHeadConfig(HeadConfig):
     """A head that chooses a tag for each word."""
 
-    labels: Labels = None
+    labels: LabelNames = None
     """The tags in their order. Default: all that the entities of the training data can have; the
     run keeps them."""
     crf: bool = False
@@ -64,23 +86,40 @@ class TagHeadConfig(HeadConfig):
     has no linear model."""
 
 
-class Tagging(HeadedTask):
+class Tagging(Task):
     """Tagged sentences, measured by the F1 of entities as conlleval counts them, and by the
     accuracy of tags."""
 
     name = "tagging"
-    shares_examples = True
     data = conll.TaggingData
     head = TagHeadConfig
-    unit = "words"
-    by_token = True
+    models = TEXT_MODELS
+    start = Start(completes_model=True)
+    vocabularies = ("text",)
     higher_is_better = ("accuracy", "precision", "recall", "f1")
+    unit = "words"
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
+
+    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+        super().__init__(recipe, tokenizers)
+        encoding = self.make_encoding(recipe, tokenizers)
+        answers = TagAnswers(encoding)
+        names = (*self.lower_is_better, *self.higher_is_better)
+        self.inputs = conll.TaggedInputs(self.name, self.corpora, recipe.data.encoding, ("text",))
+        self.encoding = encoding
+        self.network = HeadedNetwork(recipe, tokenizers, TagHeads(encoding))
+        self.answers = answers
+        self.metrics = HeadedMetrics(recipe, answers, TagMeasure(encoding, self.inputs), names)
+        self.views = Views(
+            vectors=head_vectors(recipe, tokenizers),
+            occlude_words=partial(occlude_words_of_tags, answers),
+        )
 
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
-        """The best checkpoint is that with the best F1 of entities, or accuracy of tags where these
+        """The best checkpoint is that with the best F1 of entities, or accuracy of tags if these
         mark none."""
-        tree = super().complete(tree)
+        tree = complete_headed(tree, cls.data)
         training = tree.get("training")
         if not isinstance(training, dict) or "best" in training:
             return tree
@@ -90,63 +129,94 @@ class Tagging(HeadedTask):
         )
         return tree | {"training": {**training, "best": "accuracy" if plain else "f1"}}
 
-    # Data
-
     @classmethod
     def learn_tokenizers(
-        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
+        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
     ) -> Tokenizers:
         sentences = [" ".join(json.loads(words)) for words in train["tokens"]]
         return train_tokenizers(recipe.tokenizer, {"text": sentences}, base)
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self:
-        """With all tags that the training sentences allow: those of their types in the scheme, or
-        those that occur; and with `words: characters` where each word is one, since no typed text
-        is split at signs like that."""
-        if self.recipe.head.labels:
-            return self
-        data = self.recipe.data
-        words = {word for row in train["tokens"] for word in json.loads(row)}
-        by_character = "characters_and_blanks" if any(map(str.isspace, words)) else "characters"
-        if (
-            data.words in ("punctuation", "characters")
-            and data.words != by_character
-            and {*map(len, words)} == {1}
-        ):
-            data = data.model_copy(update={"words": by_character})
-            recipe = self.recipe.model_copy(update={"data": data})
-            return type(self)(recipe, self.tokenizers).settled(train, where)
-        tags = {tag for row in train["tags"] for tag in self.learned(row)}
-        if len(tags) == 1:
-            hint = "two tags at the least: is it the right column? data.train.tags names it"
-            raise DataError(f"every tag is {next(iter(tags))!r}", where="data.train", hint=hint)
-        types = {tag[2:] for tag in tags if tag != conll.OUTSIDE}
-        return self.with_head(
-            labels=sorted(tags) if self.plain else conll.labels_of(types, data.learned)
-        )
+    @classmethod
+    def settle(cls, recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:
+        return with_tags(recipe, train)
 
-    @property
-    def plain(self) -> bool:
-        """Whether tags mark no entities; of an imported run the labels tell."""
-        data, labels = self.recipe.data, self.recipe.head.labels
-        return bool(data.plain or (labels and not all(map(conll.is_chunk_tag, labels))))
+    @classmethod
+    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> TagEncoding:
+        return TagEncoding(recipe, tokenizers)
 
-    def learned(self, row: str) -> list[str]:
-        """The tags of a sentence in the scheme that is learned."""
-        tags: list[str] = json.loads(row)
-        return (
-            tags
-            if self.plain
-            else conll.tags_of(conll.entities_in(tags), len(tags), self.recipe.data.learned)
-        )
+    def objective(self, model: Headed) -> TagCrossEntropy:
+        smoothing = self.recipe.training.label_smoothing
+        auxiliary = self.recipe.head.auxiliary
+        loss = TagSequenceLoss if self.recipe.head.crf else TagCrossEntropy
+        return loss(model, smoothing=smoothing, auxiliary=auxiliary)
+
+    def read(self, corpora: Sequence[conll.TaggedText], part: Part, base: Path) -> Dataset:
+        if is_plain(self.recipe):  # an imported run has no corpora that say so
+            corpora = [corpus.model_copy(update={"scheme": "plain"}) for corpus in corpora]
+        return read(self.encoding, self.recipe, corpora, part, base)
+
+    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+        return ("" if self.recipe.data.by_character else " ").join(json.loads(row["tokens"]))
+
+
+# Tags
+
+
+def is_plain(recipe: Any) -> bool:
+    """Whether tags mark no entities; for an imported run the labels tell."""
+    labels = recipe.head.labels
+    return bool(recipe.data.plain or (labels and not all(map(conll.is_chunk_tag, labels))))
+
+
+def learned_tags(recipe: Any, row: str) -> list[str]:
+    """The tags of a sentence in the scheme that is learned."""
+    tags: list[str] = json.loads(row)
+    if is_plain(recipe):
+        return tags
+    return conll.tags_of(conll.entities_in(tags), len(tags), recipe.data.learned)
+
+
+def with_tags(recipe: Any, train: Mapping[str, Sequence[str]]) -> Any:
+    """The recipe with all tags that the training sentences allow: those of their types in the
+    scheme, or those that occur; and with `words: characters` if each word is one, since no typed
+    text is split at signs like that."""
+    if recipe.head.labels:
+        return recipe
+    recipe = _by_character(recipe, {word for row in train["tokens"] for word in json.loads(row)})
+    tags = {tag for row in train["tags"] for tag in learned_tags(recipe, row)}
+    if len(tags) == 1:
+        what = f"every tag is {next(iter(tags))!r}"
+        hint = "two tags at the least: is it the right column? data.train.tags names it"
+        raise DataError(what, where="data.train", hint=hint)
+    if is_plain(recipe):
+        return with_head(recipe, labels=sorted(tags))
+    types = {tag[2:] for tag in tags if tag != conll.OUTSIDE}
+    return with_head(recipe, labels=conll.labels_of(types, recipe.data.learned))
+
+
+def _by_character(recipe: Any, words: set[str]) -> Any:
+    """The recipe of training sentences with these words, which may all be single characters."""
+    data = recipe.data
+    by_character = "characters_and_blanks" if any(map(str.isspace, words)) else "characters"
+    splits = data.words in ("punctuation", "characters") and data.words != by_character
+    if not splits or {*map(len, words)} != {1}:
+        return recipe
+    return recipe.model_copy(update={"data": data.model_copy(update={"words": by_character})})
+
+
+class TagEncoding(Encoding):
+    """Sentences whose words have tags."""
+
+    recipe: HeadedRecipe
+
+    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+        super().__init__(recipe, tokenizers)
+        self.labels = tuple(recipe.head.labels or ())
+        self.framing = framing_of(recipe, tokenizers)
 
     def settings(self) -> list[Any]:
-        return [
-            list(self.labels),
-            self.recipe.data.learned,
-            self.plain,
-            not self.recipe.data.by_character,
-        ]
+        data = self.recipe.data
+        return [list(self.labels), data.learned, is_plain(self.recipe), not data.by_character]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """`tokens` has those of all words, `sizes` how many each word has, `labels` the numbers of
@@ -158,7 +228,7 @@ class Tagging(HeadedTask):
             "sizes": [[len(word) for word in words] for words in encoded],
         }
         if "tags" in texts:
-            tags = [self.learned(row) for row in texts["tags"]]
+            tags = [learned_tags(self.recipe, row) for row in texts["tags"]]
             self._refuse_unknown(sentences, tags, where)
             numbers = {name: number for number, name in enumerate(self.labels)}
             columns["labels"] = [[numbers[tag] for tag in row] for row in tags]
@@ -171,7 +241,7 @@ class Tagging(HeadedTask):
         first: dict[str, Problem] = {}
         types = (
             self.labels
-            if self.plain
+            if is_plain(self.recipe)
             else {label[2:] for label in self.labels if label != conll.OUTSIDE}
         )
         for row, (words, own) in enumerate(zip(sentences, tags, strict=True)):
@@ -278,138 +348,8 @@ class Tagging(HeadedTask):
     def expected(self, examples: Dataset, row: int) -> list[str]:
         return [self.labels[number] for number in examples.columns["labels"][row].tolist()]
 
-    def read(self, corpora: Sequence[conll.TaggedText], part: Part, base: Path) -> Dataset:
-        if self.plain:  # an imported run has no corpora that say so
-            corpora = [corpus.model_copy(update={"scheme": "plain"}) for corpus in corpora]
-        return read(self, self.recipe, corpora, part, base)
-
-    # Training
-
-    def check(self, data: Prepared[Dataset]) -> None:
-        super().check(data)
-        if self.recipe.head.linear and self.recipe.model.letters is None:
-            what = "the linear model reads the letters of words, and this model does not"
-            raise ConfigError(
-                what,
-                where="head.linear",
-                hint="set it to 0, or model.characters of bilstm to a width",
-            )
-        if self.recipe.data.plain and self.recipe.training.best not in ("loss", "accuracy"):
-            what = f"plain tags mark no entities, so that there is no {self.recipe.training.best}"
-            raise ConfigError(what, where="training.best", hint="allowed: loss, accuracy")
-
-    @property
-    def rounds(self) -> bool:
-        """A CRF counts the words of each sentence."""
-        return super().rounds and not self.recipe.head.crf
-
-    def make_head(self, width: int) -> TokenHead:
-        head = self.recipe.head
-        return TokenHead(width, len(self.labels), dropout=head.dropout, crf=head.crf)
-
-    def make_linear(self) -> WindowModel | None:
-        rows = self.recipe.head.linear
-        spelling = spelling_options(self.recipe.model, self.tokenizers["text"])
-        return WindowModel(rows, len(self.labels), **spelling) if rows and spelling else None
-
-    def set_first_weights(self, model: Headed, train: Dataset) -> None:
-        """Fit the linear model, if the recipe has one."""
-        if model.linear is not None:
-            batches = [
-                self.collate(train, rows, 0, 0) for rows in fixed_batches(train, FITTED_AT_ONCE)
-            ]
-            labels = torch.cat([batch.labels[batch.labels != NO_TAG] for batch in batches])
-            model.linear.fit(batches, labels, partial(F.cross_entropy, reduction="sum"), 0.2)
-
-    def choose_share(self, model: Headed, examples: Dataset) -> None:
-        """Both have the same share: the scores of a CRF are not compared by their loss."""
-
-    def objective(self, model: Headed) -> TagCrossEntropy:
-        smoothing, auxiliary = self.recipe.training.label_smoothing, self.recipe.head.auxiliary
-        loss = TagSequenceLoss if self.recipe.head.crf else TagCrossEntropy
-        return loss(model, smoothing=smoothing, auxiliary=auxiliary)
-
-    def results(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Tags]:
-        return self.tag_words(
-            model, [self.words(examples, row) for row in range(len(examples))], progress
-        )
-
-    def tag_words(
-        self, model: Headed, sentences: Sequence[Sequence[Sequence[Token]]], progress: Done = ignore
-    ) -> list[Tags]:
-        """The tags of each sentence, from the tokens of each word."""
-        rows = [
-            (number, marked)
-            for number, words in enumerate(sentences)
-            for marked in self.rows(words)
-        ]
-        log_p = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]
-        left = np.bincount([number for number, _ in rows], minlength=len(sentences))
-        for row, logits_LY in self.token_logits(model, [marked.row for _, marked in rows]):
-            sentence, marked = rows[row]
-            log_p[sentence][marked.words] = logits_LY.log_softmax(-1).numpy()[marked.places]
-            left[sentence] -= 1
-            progress(int(left[sentence] == 0))
-        head = model.head
-        assert isinstance(head, TokenHead)
-        return [Tags.of(log_p_WY, head.crf) for log_p_WY in log_p]
-
-    def scores(self, examples: Dataset, results: Sequence[Tags]) -> dict[str, Any]:
-        """The mean loss of a tag, the share of right ones, and those of entities, type by type,
-        where tags mark any."""
-        labels = [examples.columns["labels"][row] for row in range(len(examples))]
-        losses = [
-            -np.take_along_axis(of.log_p_WY, own[:, None], -1)
-            for of, own in zip(results, labels, strict=True)
-        ]
-        expected = [self.expected(examples, row) for row in range(len(examples))]
-        predicted = [*map(self._names, results)]
-        metrics = {
-            "loss": float(np.concatenate(losses).mean()),
-            "accuracy": accuracy(expected, predicted),
-        }
-        return metrics | ({} if self.plain else entity_scores(expected, predicted))
-
-    def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
-        words, others = ([*map(json.loads, part.texts["tokens"])] for part in (train, examples))
-        labels = [train.columns["labels"][row] for row in range(len(train))]
-        for name, results in baseline.tags(words, labels, others, len(self.labels)):
-            yield name, [Tags.of(log_p_WY) for log_p_WY in results]
-
-    def _names(self, tags: Tags) -> list[str]:
-        return [self.labels[tag] for tag in tags.best]
-
-    # Verbs
-
-    @cached_property
-    def inputs(self) -> conll.TaggedInputs:
-        encoding = self.recipe.data.encoding
-        return conll.TaggedInputs(self.name, self.corpora, encoding, self.input_columns)
-
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
-        return ("" if self.recipe.data.by_character else " ").join(json.loads(row["tokens"]))
-
-    def line(self, examples: Dataset, row: int, result: Tags) -> Line:
-        tokens: list[str] = json.loads(examples.texts["tokens"][row])
-        expected, predicted = self.expected(examples, row), self._names(result)
-        text, spans = self.split(self.inputs.of_words(tokens, examples.where(row)))
-        return {
-            "input": text,
-            "output": self._tagged(text, spans, predicted).output,
-            "expected": self._tagged(text, spans, expected).output,
-            "right": predicted == expected,
-            "tokens": tokens,
-            "tags": predicted,
-            "expected_tags": expected,
-        }
-
-    def _tagged(
-        self, text: str, spans: Sequence[Span], tags: Sequence[str], p_W: Sequence[float] = ()
-    ) -> TaggedInput:
-        words = zip(spans, tags, p_W or [1.0] * len(tags), strict=True)
-        return TaggedInput(
-            text, tuple(TaggedWord(*word) for word in words), finds_entities=not self.plain
-        )
+    def fields_of(self, examples: Dataset, row: int) -> list[tuple[str, list[int]]]:
+        return [(examples.texts["text"][row], examples.columns["tokens"][row].tolist())]
 
     def split(self, given: Example) -> tuple[str, list[Span]]:
         """The text of an input, and where its words stand in it."""
@@ -421,24 +361,199 @@ class Tagging(HeadedTask):
             spans = [span for span in spans if text[slice(*span)].strip()]
         return text, spans
 
+    def names(self, tags: Tags) -> list[str]:
+        """The names of the tags of a sentence."""
+        return [self.labels[tag] for tag in tags.best]
+
+
+# The model
+
+
+class TagHeads(Heads):
+    """A head that gives a tag for each word."""
+
+    by_token = True
+
+    def __init__(self, encoding: TagEncoding) -> None:
+        self.recipe = encoding.recipe
+        self.encoding = encoding
+
+    def make(self, width: int) -> TokenHead:
+        head = self.recipe.head
+        return TokenHead(width, len(self.encoding.labels), dropout=head.dropout, crf=head.crf)
+
+    def make_linear(self) -> WindowModel | None:
+        rows = self.recipe.head.linear
+        spelling = spelling_options(self.recipe.model, self.encoding.tokenizers["text"])
+        if not rows or not spelling:
+            return None
+        return WindowModel(rows, len(self.encoding.labels), **spelling)
+
+    def set_first_weights(self, model: Headed, train: Dataset) -> None:
+        if model.linear is None:
+            return
+        batches = [
+            self.encoding.collate(train, rows, 0, 0)
+            for rows in fixed_batches(train, FITTING_TOKENS)
+        ]
+        labels = torch.cat([batch.labels[batch.labels != NO_TAG] for batch in batches])
+        model.linear.fit(batches, labels, partial(F.cross_entropy, reduction="sum"), 0.2)
+
+    def check(self, data: Prepared[Dataset]) -> None:
+        recipe = self.recipe
+        if recipe.head.linear and recipe.model.letters is None:
+            what = "the linear model reads the letters of words, and this model does not"
+            hint = "set it to 0, or model.characters of bilstm to a width"
+            raise ConfigError(what, where="head.linear", hint=hint)
+        if recipe.data.plain and recipe.training.best not in ("loss", "accuracy"):
+            what = f"plain tags mark no entities, so that there is no {recipe.training.best}"
+            raise ConfigError(what, where="training.best", hint="allowed: loss, accuracy")
+
+
+# Answers and their metrics
+
+
+class TagAnswers(ExampleAnswers):
+    """A tag for every word."""
+
+    def __init__(self, encoding: TagEncoding) -> None:
+        super().__init__(encoding)
+        self.tags = encoding
+
     def encoded_texts(self, given: Example) -> dict[str, str]:
         InputError.raise_if([problem_in_text(given.text, given.place)])
-        text, spans = self.split(given)
+        text, spans = self.tags.split(given)
         return {"text": text, "tokens": json.dumps([text[slice(*span)] for span in spans])}
 
     def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
         """Whether the tokenizer drops all of a text, so that `encode_words` has put `<unk>` for
         each word."""
-        tokenizer, ids = self.framing.tokenizer, examples.columns["tokens"][row]
+        tokenizer, ids = self.tags.framing.tokenizer, examples.columns["tokens"][row]
         words = json.loads(examples.texts["tokens"][row])
         dropped = (ids == tokenizer.unk).all() and not tokenizer.encode(" ".join(words))
         return [nothing_known(examples.texts["text"][row], examples.where(row))] if dropped else []
 
-    def fields_of(self, examples: Dataset, row: int) -> list[tuple[str, list[int]]]:
-        return [(examples.texts["text"][row], examples.columns["tokens"][row].tolist())]
+    def results(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Tags]:
+        return self.tag_words(
+            model, [self.tags.words(examples, row) for row in range(len(examples))], progress
+        )
+
+    def tag_words(
+        self, model: Headed, sentences: Sequence[Sequence[Sequence[Token]]], progress: Done = ignore
+    ) -> list[Tags]:
+        """The tags of each sentence, from the tokens of each word."""
+        rows = [
+            (number, marked)
+            for number, words in enumerate(sentences)
+            for marked in self.tags.rows(words)
+        ]
+        log_p = [
+            np.zeros((len(words), len(self.tags.labels)), dtype=np.float32) for words in sentences
+        ]
+        left = np.bincount([number for number, _ in rows], minlength=len(sentences))
+        for row, logits_LY in token_logits(
+            model, [marked.row for _, marked in rows], self.tags.framing.tokenizer.pad
+        ):
+            sentence, marked = rows[row]
+            log_p[sentence][marked.words] = logits_LY.log_softmax(-1).numpy()[marked.places]
+            left[sentence] -= 1
+            progress(int(left[sentence] == 0))
+        head = model.head
+        assert isinstance(head, TokenHead)
+        return [Tags.of(log_p_WY, head.crf) for log_p_WY in log_p]
 
     def prediction(self, given: Example, examples: Dataset, row: int, result: Tags) -> TaggedInput:
-        return self._tagged(*self.split(given), self._names(result), result.probabilities)
+        return tagged(
+            self.tags, *self.tags.split(given), self.tags.names(result), result.probabilities
+        )
+
+    def notes(
+        self, encoded: EncodedInputs[EncodedExample], predictions: Sequence[Prediction]
+    ) -> list[Note]:
+        return unknown_texts(encoded, self.tags.fields_of, self.tags.framing)
+
+
+class TagMeasure(Measure):
+    """The accuracy of tags, and the F1 of entities."""
+
+    def __init__(self, encoding: TagEncoding, inputs: conll.TaggedInputs) -> None:
+        self.tags = encoding
+        self.inputs = inputs
+
+    def scores(self, examples: Dataset, results: Sequence[Tags]) -> dict[str, Any]:
+        """The mean loss of a tag, the share of right ones, and those of entities, type by type,
+        where tags mark any."""
+        labels = [examples.columns["labels"][row] for row in range(len(examples))]
+        losses = [
+            -np.take_along_axis(of.log_p_WY, own[:, None], -1)
+            for of, own in zip(results, labels, strict=True)
+        ]
+        expected = [self.tags.expected(examples, row) for row in range(len(examples))]
+        predicted = [*map(self.tags.names, results)]
+        metrics = {
+            "loss": float(np.concatenate(losses).mean()),
+            "accuracy": accuracy(expected, predicted),
+        }
+        return metrics | ({} if is_plain(self.tags.recipe) else entity_scores(expected, predicted))
+
+    def line(self, examples: Dataset, row: int, result: Tags) -> Line:
+        tokens: list[str] = json.loads(examples.texts["tokens"][row])
+        expected, predicted = self.tags.expected(examples, row), self.tags.names(result)
+        text, spans = self.tags.split(self.inputs.of_words(tokens, examples.where(row)))
+        return {
+            "input": text,
+            "output": tagged(self.tags, text, spans, predicted).output,
+            "expected": tagged(self.tags, text, spans, expected).output,
+            "right": predicted == expected,
+            "tokens": tokens,
+            "tags": predicted,
+            "expected_tags": expected,
+        }
+
+    def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
+        words, others = ([*map(json.loads, part.texts["tokens"])] for part in (train, examples))
+        labels = [train.columns["labels"][row] for row in range(len(train))]
+        for name, results in baseline.tags(words, labels, others, len(self.tags.labels)):
+            yield name, [Tags.of(log_p_WY) for log_p_WY in results]
+
+
+def tagged(
+    encoding: TagEncoding,
+    text: str,
+    spans: Sequence[Span],
+    tags: Sequence[str],
+    p_W: Sequence[float] = (),
+) -> TaggedInput:
+    """A text with the tags of its words, and their probabilities."""
+    words = zip(spans, tags, p_W or [1.0] * len(tags), strict=True)
+    return TaggedInput(
+        text,
+        tuple(TaggedWord(*word) for word in words),
+        finds_entities=not is_plain(encoding.recipe),
+    )
+
+
+def occlude_words_of_tags(answers: TagAnswers, model: Headed, given: Example) -> WordFalls:
+    """How much the tag of every word depends on each word."""
+    text, spans = answers.tags.split(given)
+    words = [text[slice(*span)] for span in spans]
+    check_word_count(len(words))
+    sentences = [
+        words,
+        *(words[:out] + words[out + 1 :] for out in range(len(words)) if len(words) > 1),
+    ]
+    whole, *without = answers.tag_words(model, answers.tags.encode_words(sentences))
+    p_without = [np.exp(shortened.log_p_WY) for shortened in without]
+    tags = np.array(whole.best)
+    values = np.array(whole.probabilities)
+    falls_WA = np.zeros((len(words), len(words)))
+    for out, p in enumerate(p_without):
+        others = np.delete(np.arange(len(words)), out)
+        falls_WA[out, others] = values[others] - p[np.arange(len(others)), tags[others]]
+    names = answers.tags.names(whole)
+    named = tuple(f"{word}/{name}" for word, name in zip(words, names, strict=True))
+    kept = len(p_without)
+    return WordFalls(named, tuple(map(float, values)), tuple(words[:kept]), falls_WA[:kept])
 
 
 class Tags(NamedTuple):

@@ -53,7 +53,7 @@ from regard.training.optimiser import build_optimiser
 from regard.training.out_of_memory import explained_out_of_memory, with_fitting_batches
 from regard.training.pace import Pace
 from regard.training.plausibility import warnings_for
-from regard.training.resolve import check_metric, resolve
+from regard.training.resolve import resolve
 from regard.training.size import refuse_too_large
 from regard.training.time_limit import plan_for
 from regard.training.timetable import total_steps
@@ -380,7 +380,7 @@ def _check_tree(
         return Check()
     expect_training_data(recipe)
     with _collected(problems):
-        check_metric(recipe)
+        TASKS[recipe.task].check_recipe(recipe)
     with _collected(problems):
         accelerator = make_accelerator(recipe.training)
         refuse_too_large(recipe, accelerator.device)
@@ -403,25 +403,26 @@ def _folder_of(tree: Tree, base: Path) -> Path | None:
 def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any], switch: Switch | None) -> Check:
     accelerator = make_accelerator(recipe.training)
     resolved = resolve(recipe, base, data, accelerator.device)
+    task = TASKS[resolved.task](resolved, data.tokenizers)
+    task.check(data)
     refuse_too_large(
         resolved,
         accelerator.device,
-        [data.tokenizers[name].size for name in TASKS[resolved.task].vocabularies],
+        [data.tokenizers[name].size for name in task.vocabularies],
     )
     with explained_out_of_memory(resolved):
-        task = TASKS[resolved.task](resolved, data.tokenizers)
         model = task.network.build()
         notes = list(switch_notes(switch, task)) if switch else []
         notes += set_initial_weights(model, task, recipe, base)
         if recipe.training.batch_tokens == "auto":
-            resolved = with_fitting_batches(resolved, data.train, model, accelerator)
+            resolved = with_fitting_batches(resolved, task, data.train, model, accelerator)
         training = _estimate(resolved, task, data, model, accelerator.device)
     notes += [
         *length_notes(resolved.training, training["steps"]),
         *budget_note(resolved.training, data.train),
     ]
     whole = with_absolute_paths(recipe, base).model_dump()
-    facts = _data_facts(data, notes, warnings_for(recipe, data))
+    facts = _data_facts(data, notes, warnings_for(recipe, task, data))
     return Check((), _model_facts(resolved, model), facts, training, recipe=whole)
 
 

@@ -67,6 +67,11 @@ def _take_vectors(
     return f"vectors: {len(tokens):,} of {len(weight_VD):,} {side} tokens found"
 
 
+def _labels_of(recipe: AnyRecipe) -> list[str] | None:
+    """The classes of a head; None if it has none."""
+    return getattr(getattr(recipe, "head", None), "labels", None)
+
+
 def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -> str:
     name = str(recipe.training.init)
     try:
@@ -84,11 +89,10 @@ def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -
     if problems:
         raise ConfigError(problems=problems)
     ours, theirs = stored_weights(model), load_weights(checkpoint)
-    if task.head is not None:
+    if task.network.has_head:
         theirs = weights_for(cast("Headed", model), theirs)
-        if run.recipe.task != task.name or getattr(run.task, "labels", ()) != getattr(
-            task, "labels", ()
-        ):
+        same_task = run.recipe.task == recipe.task
+        if not same_task or _labels_of(run.recipe) != _labels_of(task.recipe):
             theirs = _without(theirs, {"head.linear."})  # which has another meaning
         fresh = list(dict.fromkeys(key.rpartition(".")[0] for key in ours if key not in theirs))
         ours = {key: ours[key] for key in theirs if key in ours}

@@ -31,7 +31,7 @@ from regard.runs.checkpoints import (
 )
 from regard.runs.metrics_log import MetricsLog
 from regard.runs.weights import put_weights, stored_weights
-from regard.tasks import TASKS
+from regard.tasks import Task
 from regard.training.averaging import MovingAverage, model_of_mean_weights
 from regard.training.batch_shapes import batch_shapes
 from regard.training.compiling import compile_objective
@@ -74,6 +74,7 @@ class Trainer:
         self,
         run: Run,
         recipe: ResolvedRecipe,
+        task: Task,
         data: Prepared[Any],
         model: nn.Module,
         accelerator: Accelerator,
@@ -85,7 +86,7 @@ class Trainer:
         self.data = data
         self.accelerator = accelerator
         self.display = display
-        self.task = TASKS[recipe.task](recipe, data.tokenizers)
+        self.task = task
         self.progress = TrainingProgress()
         self.plateau = Plateau(config)
         self.losses = StepLosses(accelerator, data.train, run)
@@ -246,14 +247,7 @@ class Trainer:
     def batches(self) -> Generator[tuple[AnyBatch, Position], None, None]:
         """The stream on the device, prepared ahead."""
         device = self.accelerator.device
-        workers = self.asked.data.workers
-        return ahead(
-            self.stream().jobs(),
-            BATCHES_AHEAD,
-            self.shapes.of,
-            lambda batch: batch.to(device),
-            workers=None if workers == "auto" else workers,
-        )
+        return ahead(self.stream(), BATCHES_AHEAD, self.shapes.of, lambda batch: batch.to(device))
 
     # The learning rate
 

@@ -18,8 +18,7 @@ from regard.data.batches import AnyBatch
 from regard.data.epochs import Examples
 from regard.models.base import count_parameters
 from regard.recipes.resolved import ResolvedRecipe
-from regard.tasks import TASKS
-from regard.text.tokenizers import Tokenizers
+from regard.tasks import Task
 from regard.training.optimiser import build_optimiser
 
 # the share of the free memory to plan with; the rest is for what is not measured, and for
@@ -78,6 +77,7 @@ def largest_measured(
 
 def fitting_batch_tokens(
     recipe: ResolvedRecipe,
+    task: Task,
     train: Examples,
     model: nn.Module,
     accelerator: Accelerator,
@@ -99,7 +99,7 @@ def fitting_batch_tokens(
     length = int(train.lengths[example])
 
     def measure(rows: int) -> int:
-        return step_bytes(recipe, train.batch(np.full(rows, example)), model, accelerator)
+        return step_bytes(recipe, task, train.batch(np.full(rows, example)), model, accelerator)
 
     rows = 1 if on_cpu else max(1, GPU_TOKENS // length)
     longest = int(train.lengths.max())
@@ -109,12 +109,16 @@ def fitting_batch_tokens(
 
 
 def step_bytes(
-    recipe: ResolvedRecipe, batch: AnyBatch, model: nn.Module, accelerator: Accelerator
+    recipe: ResolvedRecipe,
+    task: Task,
+    batch: AnyBatch,
+    model: nn.Module,
+    accelerator: Accelerator,
 ) -> int:
     """The bytes that training with such batches needs, measured with a copy of the model."""
     device = accelerator.device
     with torch.random.fork_rng([torch.cuda.current_device()] if device.type == "cuda" else []):
-        size = _trial_bytes(recipe, batch.to(device), copy.deepcopy(model), accelerator)
+        size = _trial_bytes(recipe, task, batch.to(device), copy.deepcopy(model), accelerator)
     if device.type != "cpu":
         gc.collect()
         torch.get_device_module(device).empty_cache()
@@ -126,16 +130,18 @@ def step_bytes(
 
 
 def _trial_bytes(
-    recipe: ResolvedRecipe, batch: AnyBatch, trial: nn.Module, accelerator: Accelerator
+    recipe: ResolvedRecipe,
+    task: Task,
+    batch: AnyBatch,
+    trial: nn.Module,
+    accelerator: Accelerator,
 ) -> int:
     """On a CPU, where allocations are not counted: weights, gradients, optimiser, and saved
     activations. On a GPU: the peak of the second update, since the first one allocates the
     optimiser state."""
     config, device = recipe.training, accelerator.device
     before = 0 if device.type == "cpu" else _peak_bytes(device, lambda: None)
-    objective = (
-        TASKS[recipe.task](recipe, Tokenizers({})).objective(trial.to(device)).train()
-    )  # needs no tokenizers
+    objective = task.objective(trial.to(device)).train()
 
     def loss() -> Tensor:
         with accelerator.autocast():

@@ -14,15 +14,20 @@ from torch import nn
 from regard.data.epochs import Examples
 from regard.errors import ConfigError
 from regard.recipes.resolved import ResolvedRecipe, with_training
+from regard.tasks import Task
 from regard.training.memory import fitting_batch_tokens
 
 
 def with_fitting_batches(
-    recipe: ResolvedRecipe, train: Examples, model: nn.Module, accelerator: Accelerator
+    recipe: ResolvedRecipe,
+    task: Task,
+    train: Examples,
+    model: nn.Module,
+    accelerator: Accelerator,
 ) -> ResolvedRecipe:
     """The recipe with `batch_tokens` lowered to what fits into the memory of every process."""
     with explained_out_of_memory(recipe):
-        fitting = fitting_batch_tokens(recipe, train, model, accelerator)
+        fitting = fitting_batch_tokens(recipe, task, train, model, accelerator)
     tokens = int(accelerator.gather(torch.tensor([fitting], device=accelerator.device)).min())
     if tokens == 0:
         what = (
@@ -78,11 +83,15 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def fitting_after_failure(
-    recipe: ResolvedRecipe, train: Examples, model: nn.Module, accelerator: Accelerator
+    recipe: ResolvedRecipe,
+    task: Task,
+    train: Examples,
+    model: nn.Module,
+    accelerator: Accelerator,
 ) -> int:
     """The `batch_tokens` that would have fitted, measured after the training's memory is
     released."""
     model.zero_grad(set_to_none=True)
     model.to("cpu")
     accelerator.free_memory()
-    return fitting_batch_tokens(recipe, train, model, accelerator)
+    return fitting_batch_tokens(recipe, task, train, model, accelerator)

@@ -16,7 +16,7 @@ from torch import nn
 from regard.data.epochs import Stream
 from regard.data.prepare import Prepared
 from regard.recipes.resolved import ResolvedRecipe
-from regard.tasks import TASKS
+from regard.tasks import Task
 from regard.training.memory import sums_of
 from regard.training.optimiser import build_optimiser
 
@@ -36,6 +36,7 @@ class Pace:
 
 def measure_pace(
     recipe: ResolvedRecipe,
+    task: Task,
     data: Prepared[Any],
     model: nn.Module,
     accelerator: Accelerator,
@@ -51,14 +52,13 @@ def measure_pace(
         [torch.cuda.current_device()] if accelerator.device.type == "cuda" else []
     ):
         trial = copy.deepcopy(model)
-        step = trial_step(recipe, data, trial, accelerator)
+        step = trial_step(recipe, task, data, trial, accelerator)
         timed(step)
         times = [timed(step)]
         while sum(times) < most and len(times) < 20:
             times.append(timed(step))
         validation = 0.0
         if accelerator.is_main_process:
-            task = TASKS[recipe.task](recipe, data.tokenizers)
             trial.eval()
             validation = timed(lambda: task.metrics.validate(trial, data.validation))
     own = torch.tensor([sum(times) / len(times), validation], device=accelerator.device)
@@ -67,12 +67,16 @@ def measure_pace(
 
 
 def trial_step(
-    recipe: ResolvedRecipe, data: Prepared[Any], trial: nn.Module, accelerator: Accelerator
+    recipe: ResolvedRecipe,
+    task: Task,
+    data: Prepared[Any],
+    trial: nn.Module,
+    accelerator: Accelerator,
 ) -> Callable[[], None]:
     """A function that trains a model on the next batch of the data, one batch with each call."""
     config, device = recipe.training, accelerator.device
     batches = iter(Stream(data.train, config.batch_tokens, config.seed))
-    objective = TASKS[recipe.task](recipe, data.tokenizers).objective(trial.to(device)).train()
+    objective = task.objective(trial.to(device)).train()
     optimiser = build_optimiser(trial, config)
 
     def step() -> None:

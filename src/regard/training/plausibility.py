@@ -11,7 +11,7 @@ import numpy as np
 from regard.data.dataset import Dataset
 from regard.data.prepare import Prepared
 from regard.recipes.recipe import AnyRecipe
-from regard.tasks import TASKS
+from regard.tasks import Task
 
 USUAL_RATES = {"adam": (0.0001, 0.01), "adamw": (0.0001, 0.01), "sgd": (0.01, 10.0)}
 """Learning rates that are usual for each optimiser."""
@@ -35,10 +35,11 @@ UNRELATED = 0.1
 more."""
 
 
-def warnings_for(recipe: AnyRecipe, data: Prepared[Any]) -> list[str]:
+def warnings_for(recipe: AnyRecipe, task: Task, data: Prepared[Any]) -> list[str]:
     """All warnings, each with a word that says so."""
     return [
-        f"warning: {text}" for text in chain(recipe_warnings(recipe), data_warnings(recipe, data))
+        f"warning: {text}"
+        for text in chain(recipe_warnings(recipe), data_warnings(recipe, task, data))
     ]
 
 
@@ -61,11 +62,11 @@ def recipe_warnings(recipe: AnyRecipe) -> Iterator[str]:
             )
 
 
-def data_warnings(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
+def data_warnings(recipe: AnyRecipe, task: Task, data: Prepared[Any]) -> Iterator[str]:
     """Warnings about the data, and about settings that do not suit it."""
     yield from _dropped_by_length(recipe, data)
     yield from _unrelated_lengths(recipe, data)
-    yield from _large_vocabulary(recipe, data)
+    yield from _large_vocabulary(recipe, task, data)
 
 
 def _dropped_by_length(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
@@ -99,14 +100,10 @@ def _unrelated_lengths(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
         )
 
 
-def _large_vocabulary(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
+def _large_vocabulary(recipe: AnyRecipe, task: Task, data: Prepared[Any]) -> Iterator[str]:
     """Most subwords of too large a vocabulary are too rare to be learned."""
     tokenizer = recipe.tokenizer
-    if (
-        not TASKS[recipe.task].searches
-        or tokenizer.kind not in SUBWORDS
-        or tokenizer.file is not None
-    ):
+    if task.views.written is None or tokenizer.kind not in SUBWORDS or tokenizer.file is not None:
         return
     if recipe.training.init is not None:
         return

@@ -10,7 +10,6 @@ import torch
 from regard.data.config import TrainingConfig
 from regard.data.epochs import auto_batch_tokens
 from regard.data.prepare import Prepared
-from regard.errors import ConfigError, did_you_mean
 from regard.recipes.paths import with_absolute_paths
 from regard.recipes.recipe import AnyRecipe
 from regard.recipes.resolved import (
@@ -20,7 +19,7 @@ from regard.recipes.resolved import (
     with_training,
 )
 from regard.runs import Run
-from regard.tasks import TASKS, Task
+from regard.tasks import TASKS
 from regard.training.compiling import pays_to_compile
 from regard.training.precision import mixed_precision
 
@@ -34,12 +33,10 @@ def resolve(
 ) -> ResolvedRecipe:
     """The recipe with the values that depend on the data or on the run to resume, and with absolute
     paths."""
-    task = TASKS[recipe.task](recipe, data.tokenizers)
-    task.check(data)
     absolute = with_absolute_paths(data.recipe, base)
     values = _kept_values(recipe.training, existing.recipe.training) if existing else {}
     if not existing:
-        values = _chosen_values(recipe.training, task, data, device)
+        values = _chosen_values(recipe, data, device)
     return with_training(absolute, resolved_training(absolute.training, **values))
 
 
@@ -52,37 +49,21 @@ def _kept_values(config: TrainingConfig, before: ResolvedTraining) -> dict[str, 
     return {name: getattr(before, name) for name in names if getattr(config, name) == "auto"}
 
 
-def _chosen_values(
-    config: TrainingConfig, task: Task, data: Prepared[Any], device: torch.device
-) -> dict[str, Any]:
+def _chosen_values(recipe: AnyRecipe, data: Prepared[Any], device: torch.device) -> dict[str, Any]:
     """The values for `auto` in a new training; that of the warm-up depends on its steps."""
+    config = recipe.training
     batch_tokens = config.batch_tokens
     if batch_tokens == "auto":
         batch_tokens = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
     on_gpu = device.type == "cuda"
-    packs = on_gpu and task.network.packs and mixed_precision(config, on_gpu=True) != "fp32"
+    packs = (
+        on_gpu
+        and TASKS[recipe.task].packs(recipe)
+        and mixed_precision(config, on_gpu=True) != "fp32"
+    )
     fill = packs if config.fill == "auto" else config.fill
     if config.compile == "auto":
         compiles = packs and pays_to_compile(config, batch_tokens, data.train)
     else:
         compiles = config.compile
     return {"batch_tokens": batch_tokens, "fill": fill, "compile": compiles}
-
-
-def check_metric(recipe: AnyRecipe) -> None:
-    """`training.best` must be a metric that the task's validation computes."""
-    task, name = TASKS[recipe.task], recipe.training.best
-    metrics = (*task.lower_is_better, *task.higher_is_better)
-    if name not in metrics:
-        raise ConfigError(
-            f"unknown metric {name!r}", where="training.best", hint=did_you_mean(name, metrics)
-        )
-    task.check_evaluation(recipe.evaluation)
-    needs_decoding = task.writes == "target" and name in task.higher_is_better
-    if recipe.training.decode == 0 and needs_decoding:
-        raise ConfigError(
-            f"{name} needs decoded examples", where="training.decode", hint="set it above 0"
-        )
-    if recipe.training.teacher_forcing < 1 and task.writes != "target":
-        what = f"a model for {recipe.task} never reads its own words"
-        raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")

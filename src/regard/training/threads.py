@@ -17,6 +17,7 @@ from torch import nn
 from regard.data.prepare import Prepared
 from regard.recipes.resolved import ResolvedRecipe
 from regard.runs import Run
+from regard.tasks import Task
 from regard.training.pace import timed, trial_step
 
 SLOW_STEP = 2.0
@@ -31,6 +32,7 @@ GAIN = 0.9
 def choose_threads(
     existing: Run | None,
     recipe: ResolvedRecipe,
+    task: Task,
     data: Prepared[Any],
     model: nn.Module,
     accelerator: Accelerator,
@@ -46,7 +48,7 @@ def choose_threads(
     if existing is not None:
         chosen = existing.environment.get("chosen_threads")
         return chosen if isinstance(chosen, int) and chosen > 0 else None
-    return fastest_threads(recipe, data, model, accelerator)
+    return fastest_threads(recipe, task, data, model, accelerator)
 
 
 @contextmanager
@@ -71,7 +73,11 @@ def threads_are_chosen() -> bool:
 
 
 def fastest_threads(
-    recipe: ResolvedRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator
+    recipe: ResolvedRecipe,
+    task: Task,
+    data: Prepared[Any],
+    model: nn.Module,
+    accelerator: Accelerator,
 ) -> int:
     """The number of threads with which a step is fastest: all, half of them, or one.
 
@@ -79,7 +85,7 @@ def fastest_threads(
     """
     default = torch.get_num_threads()
     with torch.random.fork_rng([]):
-        step = trial_step(recipe, data, copy.deepcopy(model), accelerator)
+        step = trial_step(recipe, task, data, copy.deepcopy(model), accelerator)
         first = timed(step)
         if first > SLOW_STEP:
             return default

@@ -27,7 +27,7 @@ from regard.recipes.switching import switched_model
 from regard.runs import Run
 from regard.runs.folder import locked
 from regard.runs.metrics_log import LOG_FILE, damage_of_log
-from regard.tasks import TASKS
+from regard.tasks import TASKS, Task
 from regard.training.accelerator import make_accelerator
 from regard.training.display import Display
 from regard.training.initial_weights import set_initial_weights
@@ -49,7 +49,7 @@ from regard.training.out_of_memory import (
 from regard.training.pace import Pace, measure_pace
 from regard.training.plausibility import warnings_for
 from regard.training.processes import naming_lost_processes, refuse_unlike
-from regard.training.resolve import check_metric, resolve
+from regard.training.resolve import resolve
 from regard.training.resume import create_run, refuse_other_recipe, run_to_resume
 from regard.training.size import refuse_too_large
 from regard.training.threads import choose_threads, computing_with
@@ -76,7 +76,7 @@ def train(
     started = time.monotonic()
     folder = Path(out)
     given, base = load_recipe(recipe, overrides)
-    check_metric(given)
+    TASKS[given.task].check_recipe(given)
     existing = run_to_resume(folder, resume, accept_recipe)
     last = existing.resumable() if existing else None
     if existing and last:
@@ -97,10 +97,11 @@ def train(
             tokenizers = existing.tokenizers if existing else None
             data = TASKS[given.task].prepare(given, base, tokenizers, display.doing)
         resolved = resolve(given, base, data, accelerator.device, existing)
+        task = TASKS[resolved.task](resolved, data.tokenizers)
+        task.check(data)
         display.say(*compile_notes(given.training, resolved.training, accelerator.device))
         if existing:
             refuse_other_recipe(existing, resolved)
-        task = TASKS[resolved.task](resolved, data.tokenizers)
         if several:
             facts: dict[str, Any] = {
                 f"{name} data": number for name, number in data.fingerprints.items()
@@ -124,24 +125,25 @@ def train(
             display.say(*switch_notes(switch, task))
         if existing is None and given.training.batch_tokens == "auto":
             before = resolved
-            resolved = with_fitting_batches(resolved, data.train, model, accelerator)
+            resolved = with_fitting_batches(resolved, task, data.train, model, accelerator)
             if resolved != before:
                 display.say(
                     f"batch_tokens: {resolved.training.batch_tokens:,}, the most that fits into "
                     "memory"
                 )
-        threads = choose_threads(existing, resolved, data, model, accelerator)
+        threads = choose_threads(existing, resolved, task, data, model, accelerator)
         lock = locked(folder) if accelerator.is_main_process else nullcontext()
-        measure = partial(fitting_after_failure, resolved, data.train, model, accelerator)
+        measure = partial(fitting_after_failure, resolved, task, data.train, model, accelerator)
         with lock, explained_out_of_memory(resolved, measure), computing_with(threads):
             run = existing or create_run(folder, resolved, data, accelerator, threads)
-            _train(run, resolved, data, model, accelerator, display, started)
+            _train(run, resolved, task, data, model, accelerator, display, started)
     return Run(folder) if accelerator.is_main_process else run
 
 
 def _train(
     run: Run,
     recipe: ResolvedRecipe,
+    task: Task,
     data: Prepared[Any],
     model: nn.Module,
     accelerator: Accelerator,
@@ -154,8 +156,8 @@ def _train(
     minutes = recipe.training.minutes
     pace = Pace(0.0, 0.0)
     if minutes is not None and (run.resumable() is None or run.recipe.training.minutes != minutes):
-        pace = measure_pace(recipe, data, model, accelerator, 60 * minutes)
-    trainer = Trainer(run, recipe, data, model, accelerator, display)
+        pace = measure_pace(recipe, task, data, model, accelerator, 60 * minutes)
+    trainer = Trainer(run, recipe, task, data, model, accelerator, display)
     resumed = trainer.restore()
     if minutes is not None:
         limit = TimeLimit(recipe.training, pace, started, trainer.progress)
@@ -178,7 +180,7 @@ def _announce(trainer: Trainer, *, resumed: bool) -> None:
     done = trainer.progress.step
     steps = trainer.timetable.steps
     display.say(
-        *warnings_for(recipe, data),
+        *warnings_for(recipe, trainer.task, data),
         *data.report.sentences(),
         *length_notes(recipe.training, steps),
         *budget_note(recipe.training, data.train),

@@ -11,20 +11,19 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.config import Config
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models.base import Generator
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
 from regard.runs.examples import ReportProgress, examples_of, measured_on, measured_text
 from regard.search.config import SearchConfig
-from regard.tasks.task import summed
-from regard.tasks.translation import LengthsOf, TextToText
+from regard.tasks.answers import summed
+from regard.tasks.sources import LengthsOf
 from regard.text.normalise import nfc
 from regard.views import search_errors
 from regard.views.advice import (
@@ -32,7 +31,7 @@ from regard.views.advice import (
 )
 from regard.views.beam_sweep import BeamResult, Sweep
 from regard.views.labels import count_text, metric_title
-from regard.views.metric_sums import text_metrics
+from regard.views.metric_sums import TextMeasure, text_metrics
 from regard.views.report import Bars, Cell, Report, Result, Section, Table, muted
 from regard.views.search_errors import (
     ERROR_KINDS,
@@ -288,7 +287,7 @@ def diagnose(
     and a rule error where a rule of the search forbids the reference. Else it is a model error.
     """
     run = Run.open(run, accept_recipe)
-    if run.task.writes != "target":
+    if run.task.views.targets is None:
         what = (
             f"diagnose compares outputs with references, which a run of {run.recipe.task} "
             "does not have"
@@ -307,10 +306,10 @@ def diagnose(
     if limit is not None and limit < 1:
         raise DataError(f"{limit} sentences cannot be diagnosed", where="--limit", hint="1 or more")
     dataset = examples_of(run, split, files)
-    model = cast(Generator, run.load_model(checkpoint, device))
+    model = run.load_model(checkpoint, device)
     with _timed(seconds, "scoring"):
         scored = search_errors.score_references(
-            run, model, dataset, run.task.by_input(dataset)[:limit]
+            run, model, dataset, run.task.views.target_texts.sources.groups(dataset)[:limit]
         )
     search_errors.decode_best(
         run, model, [sentence.source_ids for sentence in scored[:WARM_UP_SENTENCES]], search
@@ -323,7 +322,11 @@ def diagnose(
     with _timed(seconds, "watching"):
         examples = {verdict: _examples(run, model, judged, verdict) for verdict in ERROR_KINDS}
     widths = (
-        Sweep(sweep_metric(run.task), [width for width, _ in tried.values()], search.beam)
+        Sweep(
+            sweep_metric(run.task.higher_is_better),
+            [width for width, _ in tried.values()],
+            search.beam,
+        )
         if sweep
         else None
     )
@@ -336,7 +339,7 @@ def diagnose(
         widths,
         seconds,
         measured_on(run, split, files, dataset),
-        run.task.lengths_of,
+        run.task.views.target_texts.sources.lengths_of,
     )
 
 
@@ -369,7 +372,12 @@ def _try_width(
             *((sentence.output, sentence.scored.references) for sentence in judged), strict=True
         )
         metrics = search_errors.metrics_of(run, outputs, references)
-        draws = resampled(outputs, references, run.task, run.recipe.evaluation)
+        name = sweep_metric(run.task.higher_is_better)
+        compared = run.task.views.compared_texts
+        [measure] = text_metrics(
+            [name], compared.text_scores, run.recipe.evaluation, compared.bleu_orders
+        ).values()
+        draws = resampled(outputs, references, measure)
     return BeamResult(beam, seconds[part], metrics, draws, Tally.of(judged)), judged
 
 
@@ -395,18 +403,17 @@ def _examples(
     return [(error, replace(outcome, token=name)) for error, outcome, name in followed]
 
 
-def sweep_metric(task: TextToText) -> str:
+def sweep_metric(higher_is_better: Sequence[str]) -> str:
     """The metric by which widths of the beam are compared: chrF, which is fair to short outputs, or
-    the task's first metric."""
-    better = task.higher_is_better
-    return "chrf" if "chrf" in better else better[0]
+    the first metric."""
+    return "chrf" if "chrf" in higher_is_better else higher_is_better[0]
 
 
 def resampled(
-    outputs: Sequence[str], references: Sequence[Sequence[str]], task: TextToText, config: Config
+    outputs: Sequence[str], references: Sequence[Sequence[str]], measure: TextMeasure
 ) -> NDArray[np.float64]:
     """The metric on 1,000 resamples of the sentences, drawn with replacement (Koehn 2004). The seed
     is fixed, so outputs for the same references are resampled alike."""
-    [(statistics, value)] = text_metrics([sweep_metric(task)], task, config).values()
+    statistics, value = measure
     rows = statistics([*map(nfc, outputs)], [[*map(nfc, texts)] for texts in references])
     return value(np.concatenate([weights @ rows for weights in resamples(len(rows), seed=1)]))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,14 +32,11 @@ from regard.models.memory_network import MemoryNetwork
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
 from regard.search.scoring import log_probabilities
-from regard.tasks.masked_language_modeling import GAP, MaskedLanguageModeling, texts_in
-from regard.tasks.task import (
-    Task,
-    encode_each_spelled,
-    encode_target,
-    not_longer,
-    readable,
-)
+from regard.tasks.answers import readable
+from regard.tasks.masked_language_modeling import GAP, FilledGaps, texts_in
+from regard.tasks.reading import encode_each_spelled, encode_target, not_longer
+from regard.tasks.story_answering import StoryAnswers
+from regard.tasks.task import Task
 from regard.text.spelling import Token, ids_of
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
@@ -52,11 +49,7 @@ from regard.views.attention import (
     module_calls,
 )
 from regard.views.explanation import Explanation, View, ViewOptions
-from regard.views.occlusion import (
-    answer_occlusion,
-    label_occlusion,
-    tag_occlusion,
-)
+from regard.views.occlusion import Occlusion
 from regard.views.report import Numbers
 from regard.views.story_attention import StoryAttention
 
@@ -98,33 +91,31 @@ def explain(
     config = run.recipe.model
     _check_options(task, target, beam, padding, question)
     given = without_faults(task.inputs.given(text))
-    if task.head is None and config.pretraining == "surrounding":
+    headed = task.network.has_head
+    if not headed and config.pretraining == "surrounding":
         what = f"{config.kind} neither attends nor predicts a text"
         raise DecodeError(what, where=str(run.folder), hint="regard vectors shows its vectors")
-    model: Any = run.load_model(checkpoint, device)  # its class follows from the task
-    if task.reads_stories:
-        return _explain_story(run, model, given, question)
+    model = run.load_model(checkpoint, device)
+    if task.views.stories is not None:
+        return _explain_story(run, task.views.stories, model, given, question)
     if len(given) != 1:
         raise DecodeError(
             f"explain takes one text, but there are {len(given):,}", where="input", hint="give one"
         )
     padded = (MASK_PADDING if view == "masks" else 0) if padding is None else padding
-    read = _read_pair if task.writes == "target" else _read_text
+    read = _read_text if task.views.targets is None else _read_pair
     explained = replace(given[0], place="input")
     reading = read(run, model, explained, target, beam, padded)
     hidden_BTD, attentions = record(model, reading)
-    mix = _mix(model, config, headed=task.head is not None)
+    mix = _mix(model, config, headed=headed)
     occlusion = None
     alone = not attentions and mix is None
     opens = (
         view is None and padding is None and "probabilities" in reading.prediction
     )  # of a classifier
-    if task.head is not None and (view == "occlusion" or alone or opens):
-        leave_out = {"tagging": tag_occlusion, "question_answering": answer_occlusion}.get(
-            task.name, label_occlusion
-        )
+    if task.views.occlude_words is not None and (view == "occlusion" or alone or opens):
         try:
-            occlusion = leave_out(task, model, explained)
+            occlusion = Occlusion(*task.views.occlude_words(model, explained))
         except DecodeError:  # as of too many words
             if view or alone:
                 raise
@@ -133,7 +124,7 @@ def explain(
     return replace(
         reading,
         attentions=attentions,
-        steps=reading.follow(hidden_BTD) if task.head is None else (),
+        steps=() if headed else reading.follow(hidden_BTD),
         rollouts=roll_out(attentions, residual=getattr(config, "residual", True)),
         positions=positions_of(model),
         mix=mix,
@@ -151,16 +142,16 @@ def _check_options(
         )
     if target is not None:
         refuse({"--beam": beam}, "with --target there is no search")
-    if question is not None and not task.reads_stories:
+    if question is not None and task.views.stories is None:
         refuse(
             {"--question": question},
-            f"a run of {task.name} reads no story",
+            f"a run of {task.recipe.task} reads no story",
             "runs of story_answering do",
         )
-    if task.writes is None or not task.recipe.model.generates:
+    if task.views.written is None or not task.recipe.model.generates:
         refuse(
             {"--target": target, "--beam": beam},
-            f"a run of the task {task.name} does not write text",
+            f"a run of the task {task.recipe.task} does not write text",
         )
 
 
@@ -190,13 +181,12 @@ def _read_pair(
     run: Run, model: Generator, given: Example, target: str | None, beam: int | None, padding: int
 ) -> Explanation:
     """Read a source, and the target that was given or the best that the search finds."""
-    task = run.task
     vocabulary = run.tokenizers["target"]
     picture = None
-    [encoded] = readable(task.encode_sources([given]))
+    encoded = run.task.views.target_texts.sources.read_one(given)
     if target is None:
-        search = with_search(run.recipe, SearchOptions(beam, 1)).search
-        [predicted] = task.with_search(search).predict(model, [given])
+        searching = run.under(with_search(run.recipe, SearchOptions(beam, 1)))
+        [predicted] = searching.task.views.target_texts.write(model, [given])
         best = predicted.nbest[0]
         output = best.output
         ids = vocabulary.token_ids(best.tokens)
@@ -264,17 +254,18 @@ def _read_text(
 ) -> Explanation:
     """Read a text. A model with a head answers, a masked model fills the gaps, a language model
     continues."""
-    task = run.task
     tokenizer = run.tokenizers["text"]
     config = run.recipe.model
     output = ""
     prediction = dict[str, Any]()
     places = list[int]()
     written = list[int]()
-    if task.head is not None:
+    views = run.task.views
+    headed = run.task.network.has_head
+    if headed:
         row, output, prediction = _read_headed(run, model, given)
-    elif task.writes is None:
-        row, output = _read_masked(run, model, given)
+    elif views.gaps is not None:
+        row, output = _read_masked(run, views.gaps, model, given)
         if model.output is not None:
             places = [place for place, token in enumerate(row.ids) if token == tokenizer.mask]
     else:
@@ -290,9 +281,9 @@ def _read_text(
     def forward() -> Tensor:
         states_BLD: Tensor
         # its readout reads the forward direction
-        if task.head is None and config.pretraining == "both_directions":
+        if not headed and config.pretraining == "both_directions":
             states_BLD = model(batch).hidden_BTD
-        elif getattr(task, "rewrites", False):
+        elif views.rewrites:
             read, _ = _padded(
                 tokenizer, [*row.tokens, tokenizer.end], padding
             )  # from which it then writes the text
@@ -305,7 +296,7 @@ def _read_text(
 
     def answer(_: Tensor) -> tuple[PredictedToken, ...]:
         """The answer of a classifier, which reads its input again."""
-        [again] = task.answers.predict(model, [given])
+        [again] = run.task.predict(model, [given])
         return _answered(again.to_json()["probabilities"])
 
     follow = (
@@ -327,7 +318,7 @@ def _read_headed(run: Run, model: Any, given: Example) -> tuple[Framed, str, dic
     """The row that the model reads for a task, and its answer; the first row if there are several
     (windows, choices)."""
     with module_calls(model, [""]) as calls:
-        [predicted] = run.task.answers.predict(model, [given])
+        [predicted] = run.task.predict(model, [given])
     batch = calls[""][0].inputs[0]
     prediction = predicted.to_json()
     tokens = batch.text.row(0)
@@ -337,15 +328,15 @@ def _read_headed(run: Run, model: Any, given: Example) -> tuple[Framed, str, dic
     return Framed(tokens, batch.segments_BL[0, : len(tokens)].tolist()), output, others
 
 
-def _read_masked(run: Run, model: BERT, given: Example) -> tuple[Framed, str]:
+def _read_masked(run: Run, gaps: FilledGaps, model: BERT, given: Example) -> tuple[Framed, str]:
     """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled, or
     P(next)."""
-    row = cast(MaskedLanguageModeling, run.task).framed(model, given)
+    row = gaps.framed(model, given)
     readable(not_longer([row.ids], model.longest, [given]))
     asks_next = len(texts_in(given)) == 2 and model.next_sentence is not None
     if model.output is None or not (GAP in given.text or asks_next):
         return row, ""
-    [filled] = run.task.answers.predict(model, [given])
+    [filled] = gaps.predict_encoded(model, gaps.encode_inputs(model, [given]))
     return (
         row,
         filled.output if filled.next_sentence is None else f"P(next) = {filled.next_sentence:.4f}",
@@ -368,8 +359,10 @@ def _continued(
     if beam is None:
         return prompt
     options = SearchOptions(beam, 1, overrides=("search.sample=false",))
-    search = with_search(run.recipe, options).search
-    best = run.task.with_search(search).predict(model, [given.with_text(text)])[0].nbest[0]
+    searching = run.under(with_search(run.recipe, options))
+    continuations = searching.task.views.written
+    assert continuations is not None
+    best = continuations.write(model, [given.with_text(text)])[0].nbest[0]
     written = tokenizer.token_ids(best.tokens)
     return [*prompt, *(written[:-1] if written[-1:] == [tokenizer.end] else written)]
 
@@ -383,10 +376,13 @@ def _lines(given: Example) -> list[Example]:
 
 
 def _explain_story(
-    run: Run, model: MemoryNetwork, given: Sequence[Example], question: int | None
+    run: Run,
+    stories: StoryAnswers,
+    model: MemoryNetwork,
+    given: Sequence[Example],
+    question: int | None,
 ) -> Explanation:
     """Answer a question about a story, and show where each hop of the model looked."""
-    task = run.task
     questions = questions_in([line for part in given for line in _lines(part)])
     number = len(questions) if question is None else question
     if not 1 <= number <= len(questions):
@@ -396,14 +392,14 @@ def _explain_story(
             hint=f"allowed: 1 to {len(questions)}",
         )
     typed = questions[number - 1]
-    [example] = task.answers.encode_inputs(model, [typed.example]).readable()
+    [example] = stories.encode_inputs(model, [typed.example]).readable()
     examples = example.examples
     row = np.array([example.row])
-    batch = task.batch(examples, row).to(device_of(model))
+    batch = stories.encoding.batch(examples, row).to(device_of(model))
     with torch.inference_mode():
         weights_NS = model(batch).p_NBIS[:, 0, model.winner].float().cpu().numpy()
     kept = int(examples.columns["sizes"].lengths[0])
-    [answers] = task.answers.results(model, examples)
+    [answers] = stories.results(model, examples)
     story = StoryAttention(
         sentences=typed.story[-kept:],
         numbers=typed.numbers[-kept:],
@@ -413,7 +409,7 @@ def _explain_story(
         questions=len(questions),
         weights_NS=weights_NS,
         answer=typed.answer,
-        facts=task.kept_facts(examples, 0),
+        facts=stories.encoding.kept_facts(examples, 0),
     )
     [best] = steps = _answered(answers)
 

@@ -21,9 +21,10 @@ from regard.layers.attention import recording
 from regard.models.base import Generator, count_parameters, device_of
 from regard.runs import Run
 from regard.runs.examples import ReportProgress
+from regard.tasks.answers import Done, summed
 from regard.tasks.language_modeling import RECONSTRUCTION, UNKNOWN_NOTE
-from regard.tasks.task import Done, padded, summed
-from regard.tasks.translation import Source
+from regard.tasks.reading import padded
+from regard.tasks.written import Source
 from regard.text.files import open_text
 from regard.text.normalise import nfc
 from regard.views import metric_sums, search_errors, significance
@@ -71,17 +72,16 @@ def measure_texts(
             "samples cannot be compared", where="search.sample", hint="--set search.sample=false"
         )
     tokens = [
-        [len(run.task.source(dataset, rows[0])) for rows in run.task.by_input(dataset)]
-        for run, dataset in zip(runs.values(), datasets, strict=True)
+        _source_lengths(run, dataset) for run, dataset in zip(runs.values(), datasets, strict=True)
     ]
     sentences = [_sentences(run, own) for run, own in zip(runs.values(), datasets, strict=True)]
     check_same(runs, [{"input": own} for own in sentences])
     sources, references = zip(*sentences[0], strict=True)
     others = [read_hypotheses(name, file, references) for name, file in hypotheses.items()]
     first = next(iter(runs.values()))
-    task = first.task
-    config = first.recipe.evaluation
-    texts = sources if task.lengths_of == "source" else [own[0] for own in references]
+    text_metrics = first.task.views.compared_texts
+    lengths_of = text_metrics.targets.sources.lengths_of
+    texts = sources if lengths_of == "source" else [own[0] for own in references]
     shown = _shown(texts, tokens)
     systems = [
         decode_run(
@@ -94,7 +94,9 @@ def measure_texts(
     scores = {name: metrics_of(first, own, references) for name, own in outputs.items()}
     metrics = [*scores[baseline]]
     progress("testing", 0, len(metrics))
-    measures = metric_sums.text_metrics(metrics, task, config)
+    measures = metric_sums.text_metrics(
+        metrics, text_metrics.text_scores, first.recipe.evaluation, text_metrics.bleu_orders
+    )
     moved = summed(partial(progress, "testing"), len(metrics))
     chrf = {
         name: search_errors.sentence_chrf(first, own, references) for name, own in outputs.items()
@@ -114,14 +116,20 @@ def measure_texts(
         "examples": _sentence_rows(shown, sources, references, outputs, chrf),
         "differ_most": _sentence_rows(differing, sources, references, outputs, chrf),
     }
-    baseline_scores = task.text_scores(outputs[baseline], references, config)
+    baseline_scores = text_metrics.text_scores(outputs[baseline], references)
     signatures = {
         name.removesuffix("_signature"): text
         for name, text in baseline_scores.items()
         if isinstance(text, str)
     }
-    facts = {"signatures": signatures, "length_unit": unit, "lengths_of": task.lengths_of}
+    facts = {"signatures": signatures, "length_unit": unit, "lengths_of": lengths_of}
     return Measurements("sentences", systems, scores, tables, facts, None)
+
+
+def _source_lengths(run: Run, dataset: Dataset) -> list[int]:
+    """The positions of each source."""
+    sources = run.task.views.target_texts.sources
+    return [len(sources.of(dataset, rows[0])) for rows in sources.groups(dataset)]
 
 
 def _sentences(run: Run, dataset: Dataset) -> list[tuple[str, list[str]]]:
@@ -130,7 +138,7 @@ def _sentences(run: Run, dataset: Dataset) -> list[tuple[str, list[str]]]:
     targets = dataset.texts["target"]
     return [
         (nfc(sources[rows[0]]), [nfc(targets[row]) for row in rows])
-        for rows in run.task.by_input(dataset)
+        for rows in run.task.views.target_texts.sources.groups(dataset)
     ]
 
 
@@ -215,9 +223,10 @@ def decode_run(
     name: str, run: Run, model: Generator, dataset: Dataset, shown: Sequence[int], moved: Done
 ) -> System:
     """The run's outputs, the time they took, its search and model errors, and some alignments."""
-    inputs = run.task.by_input(dataset)
+    of_run = run.task.views.target_texts.sources
+    inputs = of_run.groups(dataset)
     search = run.recipe.search
-    encoded = [run.task.source(dataset, rows[0]) for rows in inputs]
+    encoded = [of_run.of(dataset, rows[0]) for rows in inputs]
     # A device gets ready with its first sentence, which is not timed: the first run is not to pay
     # for it.
     search_errors.decode_best(run, model, [min(encoded, key=len)], search)
@@ -246,7 +255,8 @@ def alignment_of(
     arXiv:1409.0473, figure 3)."""
     target = run.tokenizers["target"]
     batch = Batch(
-        run.task.source_batch([source]), padded([[target.begin, *target_ids]], target.pad)
+        run.task.views.target_texts.sources.batch([source]),
+        padded([[target.begin, *target_ids]], target.pad),
     )
     with torch.inference_mode(), recording() as recorded:
         model(batch.to(device_of(model)))
@@ -290,8 +300,8 @@ def measure_units(
     load: Callable[[Run], nn.Module],
     progress: ReportProgress,
 ) -> Measurements:
-    """Measure every run once, unit by unit (`Task.by_unit`)."""
-    rewriting = [run for run in runs.values() if getattr(run.task, "rewrites", False)]
+    """Measure every run once, unit by unit (`Metrics.by_unit`)."""
+    rewriting = [run for run in runs.values() if run.task.views.rewrites]
     if 0 < len(rewriting) < len(runs):
         what = (
             "it reconstructs texts that it has read (model.objective: autoencoder), the others "
@@ -360,5 +370,5 @@ def measure_units(
         for name, own in rows.items()
     }
     note = UNKNOWN_NOTE if any(system.speed.get("unknown") for system in systems) else None
-    unit: Unit = "documents" if runs[baseline].task.reads_raw_text else "examples"
+    unit: Unit = runs[baseline].task.views.unit
     return Measurements(unit, systems, scores, tables, {}, note)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from regard.config import Config
 from regard.data.conll import entities_in, is_chunk_tag
 from regard.objectives.cross_entropy import perplexity
-from regard.tasks import TextToText
+from regard.tasks.pairs import TextScores
 from regard.text.normalise import fold_white_space
 from regard.views.labels import number_text
 
@@ -30,11 +30,16 @@ MetricOfSums = Callable[[Floats], Floats]
 """Sums [..., K] -> values [...]."""
 TextStatistics = Callable[[Sequence[str], Sequence[Sequence[str]]], Floats]
 """Outputs and all references of each -> [sentences, K]."""
+TextMeasure = tuple[TextStatistics, MetricOfSums]
+"""How a metric is computed from sums over sentences."""
 
 
 def text_metrics(
-    names: Sequence[str], task: TextToText, config: Config
-) -> dict[str, tuple[TextStatistics, MetricOfSums]]:
+    names: Sequence[str],
+    text_scores: TextScores,
+    config: Config,
+    bleu_orders: Mapping[str, int],
+) -> dict[str, TextMeasure]:
     """Metrics of texts in NFC: statistics per sentence, and the function of their sums.
 
     Metrics that sacreBLEU lacks (exact match, ROUGE) are means of the values for single sentences.
@@ -42,7 +47,7 @@ def text_metrics(
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    of_sentence = cache(lambda output, texts: task.text_scores([output], [texts], config))
+    of_sentence = cache(lambda output, texts: text_scores([output], [texts]))
 
     def counts(
         measure: BLEU | CHRF, outputs: Sequence[str], references: Sequence[Sequence[str]]
@@ -57,12 +62,14 @@ def text_metrics(
         return np.array([[1.0, of_sentence(*pair)[name]] for pair in pairs])
 
     settings = config.model_dump()
-    metrics = dict[str, tuple[TextStatistics, MetricOfSums]]()
-    orders: Mapping[str, int] = getattr(task, "orders", {})
+    metrics = dict[str, TextMeasure]()
     for name in names:
-        if name in orders:
+        if name in bleu_orders:
             options = {"lowercase": settings["lowercase"], "tokenize": settings["tokenize"]}
-            metrics[name] = partial(counts, BLEU(max_ngram_order=orders[name], **options)), bleu_of
+            metrics[name] = (
+                partial(counts, BLEU(max_ngram_order=bleu_orders[name], **options)),
+                bleu_of,
+            )
         elif name == "chrf":
             metrics[name] = partial(counts, CHRF(lowercase=settings["lowercase"])), chrf_of
         else:
@@ -118,7 +125,7 @@ class UnitCounts:
 
 
 UnitPredictions = Sequence[Mapping[str, Any]]
-"""The result of `Task.by_unit` for each unit."""
+"""The result of `Metrics.by_unit` for each unit."""
 
 
 def counts_of(predictions: UnitPredictions) -> UnitCounts:

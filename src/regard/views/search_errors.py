@@ -19,8 +19,10 @@ from regard.runs import Run
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Hypothesis, Live
 from regard.search.rules import Rules
-from regard.tasks.task import Done, by_length, ignore, padded
-from regard.tasks.translation import Source, TextToText, wording_of
+from regard.tasks.answers import Done, ignore
+from regard.tasks.pairs import TargetTexts
+from regard.tasks.reading import by_length, padded
+from regard.tasks.written import Source, wording_of
 from regard.text.normalise import nfc
 from regard.views.labels import percent
 
@@ -152,7 +154,7 @@ def decode_best(
     progress: Done = ignore,
 ) -> list[Hypothesis]:
     best: dict[int, Hypothesis] = {}
-    for rows, nbest in run.task.decode(model, sources, config):
+    for rows, nbest in run.task.views.target_texts.decode(model, sources, config):
         best.update((row, hypotheses[0]) for row, hypotheses in zip(rows, nbest, strict=True))
         progress(len(rows))
     return [best[row] for row in range(len(sources))]
@@ -170,7 +172,7 @@ def metrics_of(
     run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """The task's metrics, without the signatures."""
-    metrics = run.task.text_scores(outputs, references, run.recipe.evaluation)
+    metrics = run.task.views.compared_texts.text_scores(outputs, references)
     return {name: value for name, value in metrics.items() if isinstance(value, float)}
 
 
@@ -196,9 +198,9 @@ def score_references(
     target = run.tokenizers["target"]
     rows = [row for examples in inputs for row in examples]
     targets = [dataset.columns["target"][row].tolist() for row in rows]
-    scored = run.task.hypotheses(
-        model, [run.task.source(dataset, row) for row in rows], targets, config
-    )
+    written = run.task.views.target_texts
+    sources = [written.sources.of(dataset, row) for row in rows]
+    scored = written.hypotheses(model, sources, targets, config)
     hypotheses = dict(zip(rows, scored, strict=True))
     with_unknown = [row for row in rows if target.unk in hypotheses[row].tokens]
     # A text that itself says `<unk>` may be written, if the search may write it.
@@ -209,8 +211,8 @@ def score_references(
         max(examples, key=lambda row: (row not in unknown, hypotheses[row].objective))
         for examples in inputs
     ]
-    sources = [run.task.source(dataset, row) for row in best]
-    forbidden = why_forbidden(run.task, sources, [hypotheses[row].tokens for row in best], config)
+    sources = [written.sources.of(dataset, row) for row in best]
+    forbidden = why_forbidden(written, sources, [hypotheses[row].tokens for row in best], config)
     return [
         ScoredReference(
             dataset.where(row),
@@ -227,19 +229,19 @@ def score_references(
 
 
 def why_forbidden(
-    task: TextToText,
+    written: TargetTexts,
     sources: Sequence[Source],
     targets: Sequence[Sequence[int]],
     config: SearchConfig,
 ) -> list[str | None]:
     """The first rule of the search that forbids each target, which ends in `</s>`; None if none
     does."""
-    target = task.tokenizers["target"]
-    wording = wording_of(target, config, [None] * len(sources))
+    target = written.tokenizer
+    wording = wording_of(target, config, len(sources))
     reasons_of: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], TOKENS_PER_BATCH):
-        batch = task.source_batch([sources[row] for row in rows])
-        rules = Rules(batch, config, wording.of(rows), task.special_tokens)
+        batch = written.sources.batch([sources[row] for row in rows])
+        rules = Rules(batch, config, wording.of(rows), written.special)
         ids_BT = padded([targets[row] for row in rows], target.pad).ids_BL
         like_B1V = torch.zeros(len(rows), 1, target.size)
         for step in range(ids_BT.shape[1]):

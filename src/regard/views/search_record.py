@@ -21,8 +21,8 @@ from regard.search.config import SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
 from regard.search.rules import Rules
 from regard.search.scoring import token_scores
-from regard.tasks.task import encode_target, readable
-from regard.tasks.translation import Source
+from regard.tasks.reading import encode_target
+from regard.tasks.written import Source
 from regard.views.labels import token_label
 from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, muted
 
@@ -279,20 +279,20 @@ def outcomes_of(
         )
         return watches[-1]
 
-    for rows, _ in run.task.decode(model, sources, search, watch=watch):
+    for rows, _ in run.task.views.target_texts.decode(model, sources, search, watch=watch):
         outcomes.update(zip(rows, watches[-1].outcomes, strict=True))
     return [outcomes[row] for row in range(len(sources))]
 
 
 def follow_reference(run: Run, model: Generator, text: str, reference: str) -> Reference:
     """The outcome of a text in the search for an input of a run that writes texts."""
-    task = run.task
+    written = run.task.views.target_texts
     target = run.tokenizers["target"]
     config = run.recipe.search
-    [source] = readable(task.encode_sources([Example.of_text(text, "input")]))
+    source = written.sources.read_one(Example.of_text(text, "input"))
     ids = [token for token in encode_target(target, reference) if token != target.end]
-    [hypothesis] = task.hypotheses(model, [source], [ids], config)
-    [scores] = token_scores(model, task.pairs(model, [source], [ids]))
+    [hypothesis] = written.hypotheses(model, [source], [ids], config)
+    [scores] = token_scores(model, written.pairs(model, [source], [ids]))
     [outcome] = outcomes_of(run, model, [source], [hypothesis.tokens], config)
     tokens = target.tokens(hypothesis.tokens)
     shown = replace(outcome, token=tokens[outcome.step - 1] if outcome.step else "")

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.tasks.task import Done, ignore
+from regard.tasks.answers import Done, ignore
 from regard.views.metric_sums import (
     Floats,
     MetricOfSums,

@@ -15,9 +15,9 @@ from regard.data.example import Example
 from regard.data.framing import Framing
 from regard.errors import DecodeError, InputError, Problem, first_of
 from regard.models.base import Contextual, Pooling, device_of, pool, refused_pooling
-from regard.tasks import task as tasks
-from regard.tasks.masked_language_modeling import GAP, with_gaps
-from regard.tasks.task import Note, Task
+from regard.tasks import reading
+from regard.tasks.answers import Note
+from regard.tasks.views import TextVectors
 from regard.text.spelling import Token, ids_of, unknown_in
 from regard.text.tokenizers import Tokenizer
 
@@ -29,7 +29,7 @@ class Features:
     of NaN."""
 
     inputs: tuple[str, ...]
-    vectors: NDArray[np.float32]  # [tokens, D], or [texts, D] with one vector per text
+    vectors: NDArray[np.float32]  # [tokens, D], or [texts, D] where there is one vector a text
     tokens: tuple[str, ...] = ()
     offsets: tuple[int, ...] = ()
     notes: tuple[Note, ...] = ()  # what a user should know about the inputs
@@ -47,7 +47,7 @@ class Features:
 
 
 def text_vectors(
-    task: Task,
+    vectors_of: TextVectors,
     model: Contextual,
     inputs: Sequence[Example],
     *,
@@ -66,17 +66,17 @@ def text_vectors(
     `gaps` a masked model reads [MASK] in a text as its token.
     """
     texts = tuple(given.text for given in inputs)
-    problems = [tasks.problem_in(given) for given in inputs]
+    problems = [reading.problem_in(given) for given in inputs]
     read = [row for row, problem in enumerate(problems) if problem is None]
     skipped = [*filter(None, problems)]
     if not read or (skipped and not skip_bad):
         raise InputError(problems=first_of(skipped) or [Problem("--features", "there is no text")])
     inputs = [inputs[row] for row in read]
-    tokenizer = task.tokenizers[task.vocabularies[0]]
-    encoded = _encoded(task, model, inputs, gaps=gaps)
-    framing = _framing(task, model)
+    tokenizer = vectors_of.tokenizer
+    encoded = _encoded(vectors_of, model, inputs, gaps=gaps)
+    framing = _framing(vectors_of, model)
     _check_chosen(model, framing, layer, pooling)
-    notes = _notes(task, inputs, encoded, framing)
+    notes = _notes(vectors_of, inputs, encoded, framing)
     encoded = [tokens[: framing.room] for tokens in encoded]
     rows = [framing.frame(tokens).tokens for tokens in encoded]
     states = _states(model, rows, tokenizer.pad, layer, pooling)
@@ -98,34 +98,29 @@ def text_vectors(
 
 
 def _encoded(
-    task: Task, model: Contextual, inputs: Sequence[Example], *, gaps: bool
+    vectors_of: TextVectors, model: Contextual, inputs: Sequence[Example], *, gaps: bool
 ) -> list[list[Token]]:
     """The tokens of each text as in training; with `gaps` a masked model reads [MASK] as its
     token."""
-    tokenizer = task.tokenizers[task.vocabularies[0]]
-    folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
-    texts = [tokenizer.fold(given.text) if folds else given.text for given in inputs]
+    tokenizer = vectors_of.tokenizer
+    texts = [tokenizer.fold(given.text) if vectors_of.folds else given.text for given in inputs]
     encoded = [
         tokens or [tokenizer.unk]
         for tokens in tokenizer.encode_spelled(texts, model.config.letters)
     ]
-    masked = tokenizer.mask is not None and model.config.pretraining == "masked"
-    if not (gaps and task.reads_raw_text and masked):
+    if not gaps or vectors_of.encode_gaps is None:
         return encoded
     return [
-        [*with_gaps(tokenizer, text)] if GAP in text else tokens
+        [*(vectors_of.encode_gaps(text) or tokens)]
         for text, tokens in zip(texts, encoded, strict=True)
     ]
 
 
-def _framing(task: Task, model: Contextual) -> Framing:
+def _framing(vectors_of: TextVectors, model: Contextual) -> Framing:
     """The special tokens around a text, and the length to which it is cut."""
-    longest = getattr(model, "longest", None) or tasks.LONGEST
-    if not task.reads_raw_text:
-        longest = task.recipe.data.max_length  # what a head has read
-    tokenizer = task.tokenizers[task.vocabularies[0]]
+    longest = vectors_of.longest or getattr(model, "longest", None) or reading.LONGEST
     source = model.config.reads == "source"
-    return Framing(tokenizer, model.config.segments, longest, source=source)
+    return Framing(vectors_of.tokenizer, model.config.segments, longest, source=source)
 
 
 def _spelt(tokenizer: Tokenizer, tokens: Sequence[Token]) -> list[str]:
@@ -156,7 +151,10 @@ def _check_chosen(model: Contextual, framing: Framing, layer: int, pooling: Pool
 
 
 def _notes(
-    task: Task, inputs: Sequence[Example], encoded: Sequence[Sequence[Token]], framing: Framing
+    vectors_of: TextVectors,
+    inputs: Sequence[Example],
+    encoded: Sequence[Sequence[Token]],
+    framing: Framing,
 ) -> tuple[Note, ...]:
     """Notes on texts that are cut or have no known token, then the task's notes on the others."""
     notes = list[Note]()
@@ -169,12 +167,14 @@ def _notes(
                 f"first {framing.longest:,}"
             )
             notes.append(Note("length", what))
-        elif tasks.is_foreign(framing.tokenizer, ids):
-            notes.append(Note("unknown", str(tasks.nothing_known(given.text, given.place))))
+        elif reading.is_foreign(framing.tokenizer, ids):
+            notes.append(Note("unknown", str(reading.nothing_known(given.text, given.place))))
         else:
             others.append(number)
     rows = [framing.frame(encoded[number]).ids for number in others]
-    return (*notes, *task.text_notes([inputs[number] for number in others], rows))
+    if vectors_of.notes is not None:
+        notes += vectors_of.notes([inputs[number] for number in others], rows)
+    return tuple(notes)
 
 
 @torch.inference_mode()
@@ -188,8 +188,8 @@ def _states(
     """Per row, the vectors of its tokens followed by those of padding, or with `pooling` one
     vector."""
     states = dict[int, NDArray[np.float32]]()
-    for numbers in tasks.by_length([len(row) for row in rows], tasks.read_tokens(model)):
-        text = tasks.padded([rows[number] for number in numbers], pad).to(device_of(model))
+    for numbers in reading.by_length([len(row) for row in rows], reading.read_tokens(model)):
+        text = reading.padded([rows[number] for number in numbers], pad).to(device_of(model))
         batch: TextBatch | MaskedBatch = TextBatch(text)
         if model.config.segments:
             nothing = text.ids_BL.new_empty(0)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from regard.data.example import Example
 from regard.errors import DecodeError, InputError, Problem, short
 from regard.models.base import Contextual
-from regard.tasks.task import Note, Task
+from regard.tasks.answers import Note
+from regard.tasks.views import TextVectors
 from regard.text.normalise import Span
 from regard.views.report import (
     Cell,
@@ -138,7 +139,7 @@ class WordVectors(Result):
 
 
 def word_vectors(
-    task: Task,
+    vectors_of: TextVectors,
     model: Contextual,
     inputs: Sequence[Example],
     more: Sequence[Example],
@@ -146,16 +147,16 @@ def word_vectors(
     layer: int,
 ) -> WordVectors:
     """Compare a word that occurs in every input; words of `more` texts can be neighbours too."""
-    tokenizer = task.tokenizers[task.vocabularies[0]]
+    tokenizer = vectors_of.tokenizer
     word = word.strip()
     if not word:
         raise DecodeError("there is no word", where="--word", hint="give a word of the sentences")
     every = [given.with_text(tokenizer.fold(given.text)) for given in (*inputs, *more)]
     texts = [given.text for given in every]
-    read = text_vectors(task, model, every, layer=layer)
+    read = text_vectors(vectors_of, model, every, layer=layer)
     layer = layer % (model.depth + 1)
     own = every[: len(inputs)]
-    of_own = [text_vectors(task, model, own, layer=n) for n in range(model.depth + 1)]
+    of_own = [text_vectors(vectors_of, model, own, layer=n) for n in range(model.depth + 1)]
     layers = {f"layer {n}": features.vectors for n, features in enumerate(of_own)}
     spans = tokenizer.token_spans(texts)
     unknown = set[int]()
@@ -168,11 +169,26 @@ def word_vectors(
         static = model.embeddings["text"].weight.detach().float().cpu().numpy()[ids]
         layers = layers if model.depth else {}
     else:  # from the letters of each word
-        static = text_vectors(task, model, every, layer=0).vectors
+        static = text_vectors(vectors_of, model, every, layer=0).vectors
         del layers["layer 0"]
     found = [*_occurrences(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
     known = [occurrence for occurrence in found if unknown.isdisjoint(occurrence.rows)]
-    _check_found(word, own, found, known)
+    having, known_in = ({occurrence.sentence for occurrence in some} for some in (found, known))
+    InputError.raise_if(
+        Problem(
+            given.place,
+            f"{word!r} is unknown to the tokenizer in {short(given.text)!r}",
+            "give a word it knows",
+        )
+        if number in having
+        else Problem(
+            given.place,
+            f"no word of {short(given.text)!r} is {word!r} or begins with it",
+            "--word must occur in every sentence",
+        )
+        for number, given in enumerate(own, 1)
+        if number not in known_in
+    )
     occurrences = [occurrence for occurrence in known if occurrence.sentence <= len(inputs)]
     pool = [
         other
@@ -190,32 +206,6 @@ def word_vectors(
         for n, vectors in shown.items()
     }
     return WordVectors(word, texts, occurrences, cosines, name, nearest, of_own[0].notes)
-
-
-def _check_found(
-    word: str,
-    inputs: Sequence[Example],
-    found: Sequence[WordOccurrence],
-    known: Sequence[WordOccurrence],
-) -> None:
-    """Refuse sentences without the word, or in which the tokenizer does not know it."""
-    sentences = {occurrence.sentence for occurrence in found}
-    sentences_known = {occurrence.sentence for occurrence in known}
-    InputError.raise_if(
-        Problem(
-            given.place,
-            f"{word!r} is unknown to the tokenizer in {short(given.text)!r}",
-            "give a word it knows",
-        )
-        if number in sentences
-        else Problem(
-            given.place,
-            f"no word of {short(given.text)!r} is {word!r} or begins with it",
-            "--word must occur in every sentence",
-        )
-        for number, given in enumerate(inputs, 1)
-        if number not in sentences_known
-    )
 
 
 def _occurrences(
