@@ -20,7 +20,7 @@ pytest.importorskip("PIL")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 from regard.studio.runs import Runs  # noqa: E402
-from regard.studio.server import app  # noqa: E402
+from regard.studio.server import create_app  # noqa: E402
 from regard.studio.settings import Settings  # noqa: E402
 
 SIZES = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 32}
@@ -101,7 +101,9 @@ def serving(root: Path, settings: Settings) -> Iterator[str]:
     runs = Runs(settings, folders=lambda: run_folders(root), device="cpu")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(
-            uvicorn.Config(app(runs, settings, root=root), log_config=None, log_level="warning")
+            uvicorn.Config(
+                create_app(runs, settings, root=root), log_config=None, log_level="warning"
+            )
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

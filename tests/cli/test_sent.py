@@ -38,7 +38,7 @@ from regard.studio import sent, verbs  # noqa: E402
 from regard.studio.batching import Batcher, QueuedRequest  # noqa: E402
 from regard.studio.checker import Checker  # noqa: E402
 from regard.studio.runs import offered_inputs  # noqa: E402
-from regard.studio.server import app  # noqa: E402
+from regard.studio.server import create_app  # noqa: E402
 from regard.studio.settings import Settings  # noqa: E402
 
 LOCAL = "http://127.0.0.1"
@@ -397,7 +397,7 @@ def client(tiny_run: Path, runs: Runs, tmp_path_factory: pytest.TempPathFactory)
         "captioner": regard.load(runs["captioner"], device="cpu"),
     }
     root = tmp_path_factory.mktemp("studio")
-    with TestClient(app(loaded, Settings(), root=root), base_url=LOCAL) as client:
+    with TestClient(create_app(loaded, Settings(), root=root), base_url=LOCAL) as client:
         client.root = root
         yield client
 
@@ -711,7 +711,7 @@ def test_what_others_wait_for_goes_on_without_what_is_given_up() -> None:
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_is_noticed(tiny_run: Path, stream: bool) -> None:
     """Its job is given up long before the window in which it waits for others is over."""
-    server = app({"tiny": regard.load(tiny_run, device="cpu")}, Settings(window=30.0))
+    server = create_app({"tiny": regard.load(tiny_run, device="cpu")}, Settings(window=30.0))
     scope = {
         "type": "http",
         "method": "POST",

@@ -31,7 +31,7 @@ from fastapi import HTTPException  # noqa: E402
 from regard.studio import jobs, long_verbs  # noqa: E402
 from regard.studio.batching import Batcher, QueuedRequest  # noqa: E402
 from regard.studio.runs import offered_inputs  # noqa: E402
-from regard.studio.server import app  # noqa: E402
+from regard.studio.server import create_app  # noqa: E402
 from regard.studio.settings import Settings  # noqa: E402
 
 LOCAL = "http://127.0.0.1"
@@ -45,7 +45,7 @@ def loaded(tiny_run: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def client(loaded: Any) -> Iterator[Any]:
-    with TestClient(app({"tiny": loaded}, Settings(body=100_000)), base_url=LOCAL) as client:
+    with TestClient(create_app({"tiny": loaded}, Settings(body=100_000)), base_url=LOCAL) as client:
         yield client
 
 
@@ -165,7 +165,7 @@ def test_a_body_that_does_not_come_is_given_up(loaded: Any) -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(app({"tiny": loaded}, Settings(timeout=0.05))(scope, receive, send))
+    asyncio.run(create_app({"tiny": loaded}, Settings(timeout=0.05))(scope, receive, send))
     assert sent[0]["status"] == 408
     assert b"has not come whole in 0.05 seconds" in sent[1]["body"]
 
@@ -204,7 +204,7 @@ def test_the_last_output_that_is_streamed_is_the_prediction(
     run, text = (
         (loaded, "a b") if name == "tiny" else (regard.load(runs["gpt"], device="cpu"), "The child")
     )
-    with TestClient(app({name: run}, Settings()), base_url=LOCAL) as client:
+    with TestClient(create_app({name: run}, Settings()), base_url=LOCAL) as client:
         *outputs, prediction = streamed(client, text, **options)
         [expected] = client.post("/predict", json={"inputs": [text], **options}).json()[
             "predictions"
@@ -233,7 +233,7 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
     }
     pillow.new("RGB", (20, 20), "red").save(tmp_path / "red.png")
     held = "data:image/png;base64," + base64.b64encode((tmp_path / "red.png").read_bytes()).decode()
-    with TestClient(app(loaded, Settings()), base_url=LOCAL) as client:
+    with TestClient(create_app(loaded, Settings()), base_url=LOCAL) as client:
         vectors = client.post(
             "/runs/bert/features", json={"inputs": ["the cat", "a dog"], "pooling": "mean"}
         ).json()
@@ -289,7 +289,7 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
         with pytest.raises(
             RegardError, match="x: it reads features of images, which a request cannot hold"
         ):
-            app(
+            create_app(
                 {"x": loaded["captioner"].under(recipe.model_copy(update={"model": features}))},
                 Settings(),
             )
@@ -490,7 +490,7 @@ def test_html_stays_text(client: Any) -> None:
 
 def test_a_failure_of_ours_tells_nothing(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with TestClient(
-        app({"tiny": loaded}, Settings()), base_url=LOCAL, raise_server_exceptions=False
+        create_app({"tiny": loaded}, Settings()), base_url=LOCAL, raise_server_exceptions=False
     ) as client:
         monkeypatch.setattr(loaded.task.views.written, "score_text", None)
         answer = client.post("/score", json={"source": "a", "target": "b"})
@@ -508,7 +508,7 @@ def test_who_may_ask(loaded: Any) -> None:
         Settings(host="0.0.0.0")
     token = "sehr-geheim-und-ü"
     with TestClient(
-        app({"tiny": loaded}, Settings(host="0.0.0.0", token=token)), base_url="http://any"
+        create_app({"tiny": loaded}, Settings(host="0.0.0.0", token=token)), base_url="http://any"
     ) as client:
         for header, status in (
             (f"Bearer {token}", 200),
@@ -525,7 +525,7 @@ def test_who_may_ask(loaded: Any) -> None:
         assert named == {"status": "ok", "runs": ["tiny"]}
         assert client.get("/runs").json() == {"error": "a token is needed"}
     with TestClient(
-        app({"tiny": loaded}, Settings()), base_url="http://elsewhere.example"
+        create_app({"tiny": loaded}, Settings()), base_url="http://elsewhere.example"
     ) as client:
         assert client.get("/runs").status_code == 403
 
@@ -554,7 +554,7 @@ def test_two_hundred_clients_get_their_own_answers(loaded: Any) -> None:
         for n in range(200)
     ]
     with (
-        TestClient(app({"tiny": loaded}, settings), base_url=LOCAL) as client,
+        TestClient(create_app({"tiny": loaded}, settings), base_url=LOCAL) as client,
         ThreadPoolExecutor(200) as pool,
     ):
         answers = list(pool.map(lambda body: client.post("/predict", json=body), requests))
@@ -610,11 +610,11 @@ def test_one_at_fault_fails_alone() -> None:
 
 
 def test_a_full_queue_and_a_late_answer(loaded: Any) -> None:
-    with TestClient(app({"tiny": loaded}, Settings(queue=2)), base_url=LOCAL) as client:
+    with TestClient(create_app({"tiny": loaded}, Settings(queue=2)), base_url=LOCAL) as client:
         answer = client.post("/predict", json={"inputs": ["a", "b", "a b"]})
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     with TestClient(
-        app({"tiny": loaded}, Settings(timeout=0.5, window=1.5)), base_url=LOCAL
+        create_app({"tiny": loaded}, Settings(timeout=0.5, window=1.5)), base_url=LOCAL
     ) as client:
         answer = client.post("/predict", json={"inputs": ["a"]})
         assert (answer.status_code, answer.json()) == (
@@ -709,7 +709,9 @@ def job_client(
 ) -> Iterator[Any]:
     folder = shutil.copytree(two_loaded["tiny"].folder, tmp_path_factory.mktemp("jobs") / "other")
     other = {"other": regard.load(folder, ["search.beam=1"], device="cpu")}
-    with TestClient(app(two_loaded | other, Settings(body=100_000)), base_url=LOCAL) as job_client:
+    with TestClient(
+        create_app(two_loaded | other, Settings(body=100_000)), base_url=LOCAL
+    ) as job_client:
         yield job_client
 
 

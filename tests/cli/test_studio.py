@@ -30,7 +30,7 @@ TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
 from regard.cli.serving import run_folders  # noqa: E402
 from regard.studio.runs import MAX_RUNS_IN_MEMORY, Runs  # noqa: E402
-from regard.studio.server import app  # noqa: E402
+from regard.studio.server import create_app  # noqa: E402
 from regard.studio.settings import Settings  # noqa: E402
 
 LOCAL = "http://127.0.0.1"
@@ -50,7 +50,7 @@ def runs(root: Path) -> Runs:
 
 @pytest.fixture
 def client(root: Path, runs: Runs) -> Iterator[Any]:
-    with TestClient(app(runs, Settings(), root=root), base_url=LOCAL) as client:
+    with TestClient(create_app(runs, Settings(), root=root), base_url=LOCAL) as client:
         yield client
 
 
@@ -89,7 +89,7 @@ def test_only_this_page_may_ask(root: Path, runs: Runs, client: Any) -> None:
     asked["headers"] = {"origin": LOCAL}
     assert client.post("/runs/tiny/predict", **asked).status_code == 200
     with TestClient(
-        app(runs, Settings(token="x" * 16), root=root), base_url="http://any"
+        create_app(runs, Settings(token="x" * 16), root=root), base_url="http://any"
     ) as others:
         assert (others.get("/").status_code, others.get("/page/app.js").status_code) == (200, 200)
         assert [others.get(path).status_code for path in ("/runs", "/trainings", "/recipes")] == [
@@ -131,7 +131,7 @@ def test_runs_are_loaded_when_they_are_asked_for(
 def test_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runs = Runs(Settings(), folders=lambda: run_folders(Path("runs")))
-    with TestClient(app(runs, Settings(), root=Path("runs")), base_url=LOCAL) as client:
+    with TestClient(create_app(runs, Settings(), root=Path("runs")), base_url=LOCAL) as client:
         assert (client.get("/runs").json(), client.get("/trainings").json()) == ([], [])
 
 
@@ -394,7 +394,7 @@ def test_a_training_is_stopped_by_a_studio_that_did_not_start_it(
             json.dumps(json.loads(record.read_text()) | changes)
         )
     runs = Runs(Settings(), folders=lambda: run_folders(root), device="cpu")
-    with TestClient(app(runs, Settings(), root=root), base_url=LOCAL) as client:
+    with TestClient(create_app(runs, Settings(), root=root), base_url=LOCAL) as client:
         progress = client.get("/trainings/long").json()
         assert (progress["state"], progress["ours"]) == ("training", True)
         for name in ("past", "other", "gone"):
@@ -421,7 +421,7 @@ HIDDEN = {"/", "/page/{name:path}", "/openapi.json"}
 @pytest.fixture
 def every_route(tiny_run: Path, tmp_path: Path) -> Iterator[Any]:
     run = regard.load(tiny_run, device="cpu")
-    served = app({"tiny": run, "other": run}, Settings(timeout=20), root=tmp_path)
+    served = create_app({"tiny": run, "other": run}, Settings(timeout=20), root=tmp_path)
     # Python 3.11 cannot parse in two threads at once: the server's docstrings, and Hypothesis's lambdas
     for config in configs_below(Config):
         help_texts(config)

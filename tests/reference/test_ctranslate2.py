@@ -278,10 +278,10 @@ def test_int8_says_which_models_it_can_run(tiny_run: Path) -> None:
 @pytest.mark.parametrize("run", ["post"], indirect=True)
 def test_int8_is_served(run: Run) -> None:
     client_of = pytest.importorskip("fastapi.testclient").TestClient
-    from regard.studio.server import app
+    from regard.studio.server import create_app
     from regard.studio.settings import Settings
 
-    served = app({"mine": loaded(run)}, Settings())
+    served = create_app({"mine": loaded(run)}, Settings())
     with client_of(served, base_url="http://127.0.0.1:8000") as client:
         answer = client.post("/predict", json={"inputs": SENTENCES, "beam": 2})
         expected = [prediction.output for prediction in loaded(run).predict(SENTENCES, beam=2)]

@@ -415,18 +415,18 @@ def _counted(answers: Answers, out: Path) -> Iterator[Callable[[PieceOutput], No
         try:
             yield each
         except (KeyboardInterrupt, InputError, DataError) as error:
-            kept = Problem(
+            progress_so_far = Problem(
                 f"{out}.partial",
                 f"{answers.count:,} outputs were written by now",
                 "--resume continues it",
             )
             if isinstance(error, KeyboardInterrupt):
-                console.complain([kept])
+                console.complain([progress_so_far])
                 raise typer.Exit(130) from None
-            remarks = [kept] if answers.count else []
+            remarks = [progress_so_far] if answers.count else []
             if isinstance(error, InputError):
                 hint = "--skip-bad leaves such lines out, with an empty output for each"
-                remarks = [Problem("", hint), kept]
+                remarks = [Problem("", hint), progress_so_far]
             raise DecodeError(problems=[*error.problems, *remarks]) from None
 
 

@@ -21,10 +21,10 @@ def deployment(run: str | Path, *, device: str = "auto", **settings: Any) -> Any
 
     def build() -> Any:
         from regard.api import load
-        from regard.studio.server import app
+        from regard.studio.server import create_app
         from regard.studio.settings import Settings
 
-        return app({folder.name: load(folder, device=device)}, Settings(**settings))
+        return create_app({folder.name: load(folder, device=device)}, Settings(**settings))
 
     from regard.runs.run import Run
     from regard.studio.settings import Settings

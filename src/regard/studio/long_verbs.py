@@ -164,12 +164,12 @@ def _check(
         else:
             first, *others = [str(folder / file.name) for file in body.files]
             out = folder / "proposal.yaml"  # its paths are relative to it
-        found, sentences = checker.check(
+        result, sentences = checker.check(
             first, others, folder, out, partial(progress, "reading", 0, 0)
         )
-        result = json.loads(without_folder(folder, json.dumps(found, ensure_ascii=False)))
+        text = without_folder(folder, json.dumps(result, ensure_ascii=False))
         return {
-            "result": result,
+            "result": json.loads(text),
             "report": None,
             "text": [without_folder(folder, line) for line in sentences],
         }
@@ -229,19 +229,19 @@ def add_long_verbs(
         return jobs.submit(job, partial(_check, body, overrides, jobs.checker))
 
     @api.get("/jobs/{job}")
-    def show_job(found: Job = Depends(jobs.find)) -> Response:
+    def show_job(job: Job = Depends(jobs.find)) -> Response:
         """How far a job is, and what came of it."""
-        return status_response(found)
+        return status_response(job)
 
     @api.get("/jobs/{job}/events")
-    async def follow_job(found: Job = Depends(jobs.find)) -> Response:
+    async def follow_job(job: Job = Depends(jobs.find)) -> Response:
         """How far a job is, as server-sent events, and what came of it."""
-        return StreamingResponse(events_of(found), media_type="text/event-stream")
+        return StreamingResponse(events_of(job), media_type="text/event-stream")
 
     @api.delete("/jobs/{job}")
-    def cancel_job(found: Job = Depends(jobs.find)) -> Response:
+    def cancel_job(job: Job = Depends(jobs.find)) -> Response:
         """Cancel a job."""
-        found.cancelled.set()
-        return status_response(found)
+        job.cancelled.set()
+        return status_response(job)
 
     return jobs

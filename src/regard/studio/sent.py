@@ -72,9 +72,9 @@ MAX_CORPUS_WEIGHT = 20
 MAX_PREPARED_PIXELS = 1_000_000_000
 """Most pixels of all images at the size that the model reads, in which they are kept on the
 disk."""
-MAX_ROWS = 500_000
+MAX_SENT_ROWS = 500_000
 """Most lines or objects of all files that are sent."""
-MAX_COLUMNS = 1_000
+MAX_SENT_COLUMNS = 1_000
 """Most columns of a table that is sent."""
 
 
@@ -84,19 +84,21 @@ def refuse_large_files(files: Mapping[str, str]) -> None:
     for name, text in files.items():
         is_objects = PurePosixPath(name.lower()).suffix in OBJECTS
         rows += max(text.count("\n"), text.count("{") if is_objects else 0)
-        if (columns := _column_count(name, text)) > MAX_COLUMNS:
+        if (columns := _table_width(name, text)) > MAX_SENT_COLUMNS:
             raise DataError(
                 f"the table has {columns:,} columns",
                 where=name,
-                hint=f"at most {MAX_COLUMNS:,} are sent",
+                hint=f"at most {MAX_SENT_COLUMNS:,} are sent",
             )
-    if rows > MAX_ROWS:
+    if rows > MAX_SENT_ROWS:
         raise DataError(
-            f"the files have {rows:,} rows", where="files", hint=f"at most {MAX_ROWS:,} are sent"
+            f"the files have {rows:,} rows",
+            where="files",
+            hint=f"at most {MAX_SENT_ROWS:,} are sent",
         )
 
 
-def _column_count(name: str, text: str) -> int:
+def _table_width(name: str, text: str) -> int:
     """About how many columns the first row of a table has; 0 for another file."""
     suffix = PurePosixPath(name.lower()).suffix
     first = text.partition("\n")[0]

@@ -62,7 +62,7 @@ PAGE_POLICY = {
 }
 
 
-def app(
+def create_app(
     loaded_or_runs: Mapping[str, Loaded] | Runs, settings: Settings, *, root: Path | None = None
 ) -> FastAPI:
     """The server of some runs, by their names. With one loaded run its routes also exist without
@@ -207,7 +207,7 @@ def serve(
 ) -> None:
     """Answer until SIGINT or SIGTERM, then end as connections.py says. With the page, `browse`
     opens it."""
-    api = app(runs, settings, root=root)
+    api = create_app(runs, settings, root=root)
     limits = ConnectionLimits.of_this_process()
     # the Guard gives up a body that is late before the connection is closed
     protocol = limited_protocol(limits.connections, body_seconds=settings.timeout + 1)

@@ -73,7 +73,7 @@ class Trainings:
     root: Path
     runs: Runs
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    found: dict[str, psutil.Process] = field(default_factory=dict)
+    earlier: dict[str, psutil.Process] = field(default_factory=dict)
     """Processes that an earlier studio started, which was killed or ended before they did."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     """Held while a training is started: requests are answered in many threads."""
@@ -88,7 +88,7 @@ class Trainings:
         for path in (self.root / SENT_FOLDER).glob(f"*/{PROCESS_FILE}"):
             if (known := _still_training(path)) is not None:
                 name = path.parent.name
-                self.found[name], self.runs.added[name] = known
+                self.earlier[name], self.runs.added[name] = known
 
     def add_routes(self, api: FastAPI) -> None:
         api.get("/trainings")(self.list_trainings)
@@ -154,7 +154,7 @@ class Trainings:
         return {"name": name}
 
     def _stop(self, name: str) -> None:
-        process = self.processes.get(name) or self.found[name]
+        process = self.processes.get(name) or self.earlier[name]
         if process.pid not in self._stopping:
             self._stopping.add(process.pid)
             with suppress(psutil.NoSuchProcess):
@@ -168,17 +168,19 @@ class Trainings:
     def close(self) -> None:
         """Stop all, and wait until each has saved a checkpoint."""
         self.stop_all()
-        for process in [*self.processes.values(), *self.found.values()]:
+        for process in [*self.processes.values(), *self.earlier.values()]:
             process.wait()
 
     def alive(self, name: str) -> bool:
         """Whether a process of this studio, or of an earlier one, trains the run."""
         if name in self.processes:
             return self.processes[name].poll() is None
-        return name in self.found and _is_running(self.found[name])
+        return name in self.earlier and _is_running(self.earlier[name])
 
     def _training(self) -> list[str]:
-        return [name for name in dict.fromkeys([*self.processes, *self.found]) if self.alive(name)]
+        return [
+            name for name in dict.fromkeys([*self.processes, *self.earlier]) if self.alive(name)
+        ]
 
     def _refuse_more(self) -> None:
         names = self._training()
@@ -214,7 +216,7 @@ class Trainings:
             )
         self.processes[name] = process
         self.runs.added[name] = run
-        self.found.pop(name, None)
+        self.earlier.pop(name, None)
         with suppress(psutil.NoSuchProcess):  # it has failed already
             started = psutil.Process(process.pid).create_time()
             _write_private(
@@ -305,10 +307,10 @@ class Trainings:
         """The problems that the command has printed, in the language of the page."""
         lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
         own = [line.removeprefix("regard: ") for line in lines if line.startswith("regard: ")]
-        return "\n".join(map(_problem_shown, own or lines[-1:]))
+        return "\n".join(map(_printed_line_shown, own or lines[-1:]))
 
 
-def _problem_shown(line: str) -> str:
+def _printed_line_shown(line: str) -> str:
     """A problem that the command has printed, in the language of the page."""
     parts = re.fullmatch(r"(\S.*?): (.+?)(?: \((.+)\))?", line)
     return str(Problem(parts[1], shown(parts[2]), shown(parts[3] or ""))) if parts else shown(line)
@@ -316,11 +318,13 @@ def _problem_shown(line: str) -> str:
 
 def _thinned(events: Sequence[dict[str, Any]], points: int) -> dict[str, list[float | None]]:
     """The numbers of at most so many events, the last among them, as columns."""
-    kept = events[:: -max(1, -(-len(events) // points))][::-1]
+    shown_events = events[:: -max(1, -(-len(events) // points))][::-1]
     names = [
-        name for name, value in (kept[-1] if kept else {}).items() if isinstance(value, int | float)
+        name
+        for name, value in (shown_events[-1] if shown_events else {}).items()
+        if isinstance(value, int | float)
     ]
-    return {name: [event.get(name) for event in kept] for name in names}
+    return {name: [event.get(name) for event in shown_events] for name in names}
 
 
 def _privately(path: str, flags: int) -> int:
