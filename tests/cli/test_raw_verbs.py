@@ -17,10 +17,11 @@ from safetensors.torch import load_file, save_file
 from command_line import fail, succeed, write, write_table
 from model_cases import tokens_of
 from raw_cases import RECIPES, Runs
-from regard import explain
+from regard import explain, predict
 from regard.config import write_yaml
 from regard.data.batches import MaskedBatch
 from regard.data.corpora import generate
+from regard.errors import InputError
 from regard.recipes.loading import load_recipe
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
@@ -272,6 +273,10 @@ def test_two_texts_are_asked_whether_the_second_follows(runs: Runs) -> None:
         explain(runs["bert"], ("Anna sang.", "She was late.")).output
         == f"P(next) = {second['next_sentence']:.4f}"
     )
+    [posted] = predict(run, [{"first": "Anna sang.", "second": "She was late."}])
+    assert posted.to_json() == second
+    with pytest.raises(InputError, match="two texts are expected, not 3"):
+        predict(run, ("Anna sang.", "She was late.", "So was he."))
 
 
 # Measured

@@ -383,11 +383,13 @@ class FilledGaps:
 
     def _problem_in(self, model: BERT, given: Example) -> Problem | None:
         """Why a text cannot be filled."""
+        if wrong := self.inputs.wrong_number(given):
+            return wrong
         asks_next = len(texts_in(given)) == 2 and model.next_sentence is not None
         if given.fault is None and GAP not in given.text and not asks_next:
             what = f"there is no {GAP} in the text"
             return Problem(given.place, what, f"write {GAP} where a word is to be found")
-        return problem_in(given) or self.inputs.wrong_number(given)
+        return problem_in(given)
 
     def framed(self, model: BERT, given: Example) -> Framed:
         """What the model reads of a text, or of two."""
