@@ -128,7 +128,7 @@ def _write_run(
         model = run.task.network.build()
     for name, expected in model.state_dict().items():
         tensor = imported.weights.get(name, expected)
-        if tensor.shape != expected.shape:  # name the weight as in its file, where it is stored so
+        if tensor.shape != expected.shape:  # name the weight as in its file, if it is there
             stored = next(
                 (key for key, other in folder.weights().items() if torch.equal(tensor, other)), name
             )

@@ -230,7 +230,7 @@ def open_folder(source: str | Path) -> ModelFolder:
             path = Path(
                 hub.snapshot_download(str(source), allow_patterns=[*TEXT_FILES, "*.safetensors"])
             )
-            # pickled weights only where there are no others
+            # pickled weights only if there are no others
             if not any(path.glob("*.safetensors")):
                 path = Path(
                     hub.snapshot_download(

@@ -52,8 +52,7 @@ def text_metrics(
     def counts(
         measure: BLEU | CHRF, outputs: Sequence[str], references: Sequence[Sequence[str]]
     ) -> Floats:
-        # sacreBLEU takes the first reference of every sentence, then the second, None where there
-        # is none.
+        # sacreBLEU takes the first reference of every sentence, then the second, or None.
         streams: list[Any] = [list(stream) for stream in zip_longest(*references)]
         return np.array(measure._extract_corpus_statistics(outputs, streams), dtype=np.float64)
 

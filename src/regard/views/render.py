@@ -65,7 +65,7 @@ def write_file(path: Path, content: Iterable[bytes], *, option: str = "--out") -
     try:
         with atomic_file(path) as file:
             file.writelines(content)
-    except CheckpointError as error:  # this is no checkpoint: nothing can be resumed
+    except CheckpointError as error:  # this is not a checkpoint, so nothing can be resumed
         raise RegardError(
             error.problems[0].what, where=str(path), hint=f"give another {option}"
         ) from None

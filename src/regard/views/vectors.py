@@ -29,7 +29,7 @@ class Features:
     of NaN."""
 
     inputs: tuple[str, ...]
-    vectors: NDArray[np.float32]  # [tokens, D], or [texts, D] where there is one vector a text
+    vectors: NDArray[np.float32]  # [tokens, D], or [texts, D] with one vector per text
     tokens: tuple[str, ...] = ()
     offsets: tuple[int, ...] = ()
     notes: tuple[Note, ...] = ()  # what a user should know about the inputs
