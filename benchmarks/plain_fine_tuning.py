@@ -110,9 +110,7 @@ def model_for(kind: str, folder: str, labels: int) -> Any:
 
 
 def train(
-    kind: str,
-    folder: str,
-    labels: int,
+    model: Any,
     rows: Sequence[Features],
     *,
     epochs: int,
@@ -121,11 +119,9 @@ def train(
     seed: int,
     device: str,
     by_length: bool = False,
-) -> tuple[Any, float]:
-    """The usual loop: the model and the seconds; the first updates are counted as long as the
-    others."""
-    torch.manual_seed(seed)
-    model = model_for(kind, folder, labels).to(device).train()
+) -> float:
+    """The usual loop; returns its seconds, with the first updates counted as long as the others."""
+    model.to(device).train()
     draw = random.Random(seed)
     steps = epochs * -(-len(rows) // size)
     optimiser = torch.optim.AdamW(model.parameters(), rate, weight_decay=WEIGHT_DECAY)
@@ -150,7 +146,8 @@ def train(
             schedule.step()
             optimiser.zero_grad()
             done += 1
-    return model.eval(), (now(device) - started) * steps / (steps - before)
+    model.eval()
+    return (now(device) - started) * steps / (steps - before)
 
 
 def now(device: str) -> float:
@@ -449,10 +446,10 @@ def main() -> None:
             job, train=job.train | {"size": asked.rows}, test=job.test | {"size": asked.rows}
         )
         peer = KINDS[job.task](job, folder, AutoTokenizer.from_pretrained(asked.weights))
-        model, seconds = train(
-            job.task,
-            asked.weights,
-            peer.labels,
+        torch.manual_seed(asked.seed)
+        model = model_for(job.task, asked.weights, peer.labels)
+        seconds = train(
+            model,
             peer.rows,
             epochs=asked.epochs,
             size=job.examples,
