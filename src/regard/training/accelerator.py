@@ -18,7 +18,9 @@ from regard.training.processes import all_joined
 def make_accelerator(config: TrainingConfig) -> Accelerator:
     """accelerate's handle on the device, the precision and the other processes."""
     _refuse_other_ways()
-    wanted, cuda, mps = config.device, torch.cuda.is_available(), torch.backends.mps.is_available()
+    wanted = config.device
+    cuda = torch.cuda.is_available()
+    mps = torch.backends.mps.is_available()
     there = [
         name
         for name, is_there in {"auto": True, "cpu": True, "cuda": cuda, "mps": mps}.items()

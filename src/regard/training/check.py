@@ -58,12 +58,14 @@ from regard.training.size import refuse_too_large
 from regard.training.time_limit import plan_for
 from regard.training.timetable import total_steps
 
-LABELS = 12  # how many labels are shown with their counts, the most frequent first
-PIECES = 100  # how many tokens of a sample are shown
-MEASURED = 6
+MAX_SHOWN_LABELS = 12
+"""Labels that are shown with their counts, the most frequent first."""
+MAX_SHOWN_TOKENS = 100
+"""Tokens of a sample that are shown."""
+MAX_MEASURED_BATCHES = 6
 """Batches at most that the time of a training is estimated from: by the fastest and the slowest of
 them."""
-MEASURING = 1.0
+SECONDS_OF_MEASURING = 1.0
 """Seconds after which no further batch is measured."""
 
 
@@ -124,9 +126,13 @@ class Check:
             )
             named = [
                 f"{label} {count:,} ({100 * count / total:.1f} %)"
-                for label, count in ranked[:LABELS]
+                for label, count in ranked[:MAX_SHOWN_LABELS]
             ]
-            more = [f"and {len(ranked) - LABELS:,} more"] if len(ranked) > LABELS else []
+            more = (
+                [f"and {len(ranked) - MAX_SHOWN_LABELS:,} more"]
+                if len(ranked) > MAX_SHOWN_LABELS
+                else []
+            )
             yield f"labels     {split}: {', '.join([*named, *more])}"
         for finding in data["findings"]:
             warning = finding.removeprefix("warning: ")
@@ -149,8 +155,8 @@ class Check:
         for sample in data["samples"]:
             yield f"  {sample['where']}"
             for name, pieces in (column for column in sample.items() if column[0] != "where"):
-                more = ["…"] if len(pieces) > PIECES else []
-                yield f"    {name:7} {' '.join([*pieces[:PIECES], *more])}"
+                more = ["…"] if len(pieces) > MAX_SHOWN_TOKENS else []
+                yield f"    {name:7} {' '.join([*pieces[:MAX_SHOWN_TOKENS], *more])}"
         yield f"\nbatches    {_batches(training)}"
         yield f"memory     about {training['memory_bytes'] / 2**30:.2f} GiB on {training['device']}"
         yield (
@@ -472,7 +478,7 @@ def _estimate(
     config = recipe.training
     stream = Stream(data.train, config.batch_tokens, config.seed)
     batches = stream.epoch_batches(0)
-    measured = [batch.to(device) for batch, _ in islice(stream, MEASURED)]
+    measured = [batch.to(device) for batch, _ in islice(stream, MAX_MEASURED_BATCHES)]
     objective, optimiser = task.objective(model.to(device)), build_optimiser(model, config)
     paces, activations = list[float](), 0
     for batch in (measured[0], *measured):  # the first update allocates memory: it does not count
@@ -484,7 +490,7 @@ def _estimate(
         loss.item()
         paces.append((time.perf_counter() - started) * config.accumulate)
         activations = activations or saved
-        if sum(paces[1:]) > MEASURING:
+        if sum(paces[1:]) > SECONDS_OF_MEASURING:
             break
     paces, batch = paces[1:], measured[0]
     pace = sum(paces) / len(paces)

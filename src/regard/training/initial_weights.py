@@ -23,10 +23,11 @@ from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
 from regard.text.vectors import read_vectors
 
-NAMED = 3  # how many mismatching weights a message names
+MAX_NAMED_WEIGHTS = 3
+"""Mismatching weights that a message names."""
 
 
-HEADS = {"masked_head": "output.", "next_sentence": "next_sentence."}
+OPTIONAL_HEADS = {"masked_head": "output.", "next_sentence": "next_sentence."}
 """Heads that a pre-trained model may lack: config field -> prefix of the weight names."""
 
 
@@ -98,11 +99,13 @@ def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -
         ours = {key: ours[key] for key in theirs if key in ours}
     else:
         here, there = (
-            {prefix for field, prefix in HEADS.items() if getattr(config, field, False)}
+            {prefix for field, prefix in OPTIONAL_HEADS.items() if getattr(config, field, False)}
             for config in (recipe.model, run.recipe.model)
         )
         ours, theirs = _without(ours, here - there), _without(theirs, there - here)
-        fresh = [prefix.removesuffix(".") for prefix in HEADS.values() if prefix in here - there]
+        fresh = [
+            prefix.removesuffix(".") for prefix in OPTIONAL_HEADS.values() if prefix in here - there
+        ]
     _refuse_other_shapes(name, theirs, ours)
     model.load_state_dict(theirs, strict=False)
     return f"weights: those of {name}, {checkpoint.name}" + (
@@ -148,11 +151,15 @@ def _refuse_other_shapes(name: str, theirs: dict[str, Tensor], ours: dict[str, T
         f"{key} is {there.get(key, 'missing')} there, {here.get(key, 'missing')} here"
         for key in differing
     ]
-    more = [f"and {len(differing) - NAMED:,} more"] if len(differing) > NAMED else []
+    more = (
+        [f"and {len(differing) - MAX_NAMED_WEIGHTS:,} more"]
+        if len(differing) > MAX_NAMED_WEIGHTS
+        else []
+    )
     if differing:
         what = (
             f"the weights of {name} do not fit this recipe's model: "
-            f"{'; '.join([*named[:NAMED], *more])}"
+            f"{'; '.join([*named[:MAX_NAMED_WEIGHTS], *more])}"
         )
         hint = f"the section model of {name}/recipe.yaml is the one that fits"
         raise ConfigError(what, where="training.init", hint=hint)

@@ -21,15 +21,17 @@ from regard.recipes.resolved import ResolvedRecipe
 from regard.tasks import Task
 from regard.training.optimiser import build_optimiser
 
-# the share of the free memory to plan with; the rest is for what is not measured, and for
-# fragmentation
-SHARE = 0.9
+PLANNED_SHARE = 0.9
+"""Share of the free memory to plan with; the rest is for what is not measured, and for
+fragmentation."""
 BYTES_PER_PARAMETER = {"sgd": 12, "adam": 16, "adamw": 16}
 """Weights, gradients and optimiser state, in single precision."""
-# tokens of the smaller batch on a GPU: enough to be distinguished from the libraries' own memory
-GPU_TOKENS = 1024
-ROUND = 256  # larger results are rounded down to a multiple of this
-Point = tuple[int, int]  # tokens of a batch, and the bytes that training with it needs
+TOKENS_OF_SMALL_BATCH = 1024
+"""Tokens of the smaller batch on a GPU: enough to be told from the libraries' own memory."""
+TOKEN_MULTIPLE = 256
+"""Larger results are rounded down to a multiple of this."""
+Point = tuple[int, int]
+"""Tokens of a batch, and the bytes that training with it needs."""
 
 
 def largest_batch(small: Point, large: Point, available: int, *, limit: int, longest: int) -> int:
@@ -40,13 +42,13 @@ def largest_batch(small: Point, large: Point, available: int, *, limit: int, lon
     not help.
     """
     per_token = max(0.0, (large[1] - small[1]) / (large[0] - small[0]))
-    usable = SHARE * available - (small[1] - per_token * small[0])
+    usable = PLANNED_SHARE * available - (small[1] - per_token * small[0])
     if per_token * max(limit, longest) <= usable:
         return limit
     if per_token * longest > usable:
         return 0
     fitting = int(usable / per_token)
-    return fitting // ROUND * ROUND or fitting
+    return fitting // TOKEN_MULTIPLE * TOKEN_MULTIPLE or fitting
 
 
 def largest_measured(
@@ -90,7 +92,8 @@ def fitting_batch_tokens(
     nor the random generators are changed. `available` is the free memory in bytes; default: what
     the device reports.
     """
-    limit, on_cpu = recipe.training.batch_tokens, accelerator.device.type == "cpu"
+    limit = recipe.training.batch_tokens
+    on_cpu = accelerator.device.type == "cpu"
     if available is None:
         available = available_memory(accelerator.device) // (
             accelerator.num_processes if on_cpu else 1
@@ -101,7 +104,7 @@ def fitting_batch_tokens(
     def measure(rows: int) -> int:
         return step_bytes(recipe, task, train.batch(np.full(rows, example)), model, accelerator)
 
-    rows = 1 if on_cpu else max(1, GPU_TOKENS // length)
+    rows = 1 if on_cpu else max(1, TOKENS_OF_SMALL_BATCH // length)
     longest = int(train.lengths.max())
     return largest_measured(
         measure, rows=rows, length=length, available=available, limit=limit, longest=longest

@@ -20,9 +20,9 @@ from regard.tasks import Task
 from regard.training.memory import sums_of
 from regard.training.optimiser import build_optimiser
 
-MEASURED = 0.02
+MEASURING_SHARE = 0.02
 """Share of the time limit that measuring the pace may take, besides one validation."""
-LONGEST_MEASURING = 10.0
+SECONDS_OF_MEASURING = 10.0
 """Seconds after which the pace is no longer measured."""
 
 
@@ -47,7 +47,7 @@ def measure_pace(
 
     `seconds` is the time limit. Neither the model nor the random generators are changed.
     """
-    most = min(LONGEST_MEASURING, MEASURED * seconds)
+    most = min(SECONDS_OF_MEASURING, MEASURING_SHARE * seconds)
     with torch.random.fork_rng(
         [torch.cuda.current_device()] if accelerator.device.type == "cuda" else []
     ):

@@ -15,22 +15,22 @@ from regard.tasks import Task
 
 USUAL_RATES = {"adam": (0.0001, 0.01), "adamw": (0.0001, 0.01), "sgd": (0.01, 10.0)}
 """Learning rates that are usual for each optimiser."""
-MARGIN = 10
+FAR_TOO_HIGH = 10
 """How many times the highest usual learning rate is still no mistake."""
-MOST_DROPOUT = 0.7
-SUBWORDS = ("bpe", "wordpiece", "unigram")
-RARE = 5
+MAX_DROPOUT = 0.7
+SUBWORD_TOKENIZERS = ("bpe", "wordpiece", "unigram")
+RARE_COUNT = 5
 """A subword that occurs less often has hardly a trained embedding."""
 SMALL_VOCABULARY = 1_000
 """Vocabularies up to this size are never said to be too large."""
-MANY_DROPPED = 0.25
+MANY_DROPPED_SHARE = 0.25
 """Share of the training examples over `data.max_length` from which there is a warning."""
-PAIRS = 100
+FEWEST_PAIRS = 100
 """Fewest pairs whose lengths are compared."""
-VARIED = 0.2
+LEAST_VARIATION = 0.2
 """Least variation of lengths, deviation / mean, on both sides, for a correlation to say
 something."""
-UNRELATED = 0.1
+UNRELATED_CORRELATION = 0.1
 """Correlation of lengths below which pairs are hardly translations; of real ones it is 0.6 or
 more."""
 
@@ -47,14 +47,14 @@ def recipe_warnings(recipe: AnyRecipe) -> Iterator[str]:
     """Warnings about settings."""
     training = recipe.training
     low, high = USUAL_RATES[training.optimizer]
-    if training.learning_rate > MARGIN * high:
+    if training.learning_rate > FAR_TOO_HIGH * high:
         yield (
             f"training.learning_rate={training.learning_rate:g} is far too high for "
             f"{training.optimizer}, "
             f"the loss will hardly fall: {low:g} to {high:g} is usual"
         )
     for name, value in recipe.model.model_dump().items():
-        if name.endswith("dropout") and isinstance(value, float) and value > MOST_DROPOUT:
+        if name.endswith("dropout") and isinstance(value, float) and value > MAX_DROPOUT:
             yield (
                 f"model.{name}={value:g} leaves out {100 * value:.0f} % of the values at every "
                 "step, the "
@@ -72,7 +72,7 @@ def data_warnings(recipe: AnyRecipe, task: Task, data: Prepared[Any]) -> Iterato
 def _dropped_by_length(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
     train = data.report.splits["train"]
     finding = train.dropped.get("max_length")
-    if finding is not None and finding.count > MANY_DROPPED * train.read:
+    if finding is not None and finding.count > MANY_DROPPED_SHARE * train.read:
         share = 100 * finding.count / train.read
         yield (
             f"{share:.0f} % of the training {data.report.unit} are longer than "
@@ -84,15 +84,15 @@ def _unrelated_lengths(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
     """A long sentence has a long translation, unless the lines of one file were shuffled or
     shifted."""
     train = data.train
-    if recipe.task != "translation" or not isinstance(train, Dataset) or len(train) < PAIRS:
+    if recipe.task != "translation" or not isinstance(train, Dataset) or len(train) < FEWEST_PAIRS:
         return
     sources, targets = (
         train.columns[name].lengths.astype(np.float64) for name in ("source", "target")
     )
-    if min(float(side.std() / side.mean()) for side in (sources, targets)) < VARIED:
+    if min(float(side.std() / side.mean()) for side in (sources, targets)) < LEAST_VARIATION:
         return
     correlation = float(np.corrcoef(sources, targets)[0, 1])
-    if correlation < UNRELATED:
+    if correlation < UNRELATED_CORRELATION:
         yield (
             f"the lengths of sources and targets are unrelated (correlation {correlation:.2f}): "
             "translations "
@@ -103,16 +103,20 @@ def _unrelated_lengths(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
 def _large_vocabulary(recipe: AnyRecipe, task: Task, data: Prepared[Any]) -> Iterator[str]:
     """Most subwords of too large a vocabulary are too rare to be learned."""
     tokenizer = recipe.tokenizer
-    if task.views.written is None or tokenizer.kind not in SUBWORDS or tokenizer.file is not None:
+    if (
+        task.views.written is None
+        or tokenizer.kind not in SUBWORD_TOKENIZERS
+        or tokenizer.file is not None
+    ):
         return
     if recipe.training.init is not None:
         return
     for name, counts in _frequencies(data).items():
-        rare = int(np.count_nonzero(counts < RARE))
+        rare = int(np.count_nonzero(counts < RARE_COUNT))
         if len(counts) > SMALL_VOCABULARY and 2 * rare > len(counts):
             yield (
                 f"{rare:,} of the {len(counts):,} subwords of the {name} vocabulary occur fewer "
-                f"than {RARE} "
+                f"than {RARE_COUNT} "
                 "times in the training data, which is enough for about "
                 f"{max(1, (len(counts) - rare) // 100) * 100:,}: "
                 "lower tokenizer.vocabulary"

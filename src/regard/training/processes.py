@@ -27,15 +27,17 @@ from regard.errors import ConfigError, Problem, RegardError
 from regard.recipes.resolved import ResolvedTraining
 from regard.runs.weights import Weights, check_weights
 
-LOST = re.compile(
+LOST_CONNECTION = re.compile(
     r"closed by peer|reset by peer|Broken pipe|Connection refused|Timed out|timeout|NCCL|Gloo", re.I
 )
 """What torch says where another process does not answer."""
-FAILED, ASKED = "regard/failed", "regard/asked"
-"""Keys of the store: the process that has printed its own error, and whether all processes shall
-report."""
+FAILED_KEY = "regard/failed"
+"""Key of the store: the process that has printed its own error."""
+ASKED_KEY = "regard/asked"
+"""Key of the store: whether all processes shall report."""
 T = TypeVar("T")
-REPLY = 3.0  # seconds in which the processes that are left report
+SECONDS_TO_REPORT = 3.0
+"""Seconds in which the processes that are left report."""
 
 
 @contextmanager
@@ -141,10 +143,12 @@ def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
         yield
     except RegardError:
         with suppress(RuntimeError):  # the machine that has the store may be gone
-            _store().set(FAILED, f"process {accelerator.process_index} ({socket.gethostname()})")
+            _store().set(
+                FAILED_KEY, f"process {accelerator.process_index} ({socket.gethostname()})"
+            )
         raise
     except RuntimeError as error:
-        if not LOST.search(str(error)):
+        if not LOST_CONNECTION.search(str(error)):
             raise
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends those that are left
         try:
@@ -162,7 +166,9 @@ def naming_lost_processes(accelerator: Accelerator) -> Iterator[None]:
         raise lost from None
     finally:
         ended.set()
-        reporter.join(REPLY)  # Python aborts if it ends while a thread is inside the store
+        reporter.join(
+            SECONDS_TO_REPORT
+        )  # Python aborts if it ends while a thread is inside the store
 
 
 def _store() -> Any:
@@ -174,8 +180,8 @@ def _report(number: int, ended: Event) -> None:
     nothing yet."""
     store = _store()
     with suppress(RuntimeError):  # the machine that has the store may be gone
-        while not ended.wait(REPLY / 6):
-            if store.check([ASKED]):
+        while not ended.wait(SECONDS_TO_REPORT / 6):
+            if store.check([ASKED_KEY]):
                 store.set(f"regard/alive/{number}", "")
                 break
 
@@ -184,15 +190,15 @@ def _lost(accelerator: Accelerator) -> str:
     """Which processes have ended; of all that are left the first returns, and none where a message
     was seen already."""
     store, number = _store(), accelerator.process_index
-    store.set(ASKED, "")
-    time.sleep(REPLY)
+    store.set(ASKED_KEY, "")
+    time.sleep(SECONDS_TO_REPORT)
     everyone = range(accelerator.num_processes)
     alive = [
         process
         for process in everyone
         if process == number or store.check([f"regard/alive/{process}"])
     ]
-    reported = store.get(FAILED).decode() if store.check([FAILED]) else ""
+    reported = store.get(FAILED_KEY).decode() if store.check([FAILED_KEY]) else ""
     if number != min(alive) or reported.endswith(f"({socket.gethostname()})"):
         os._exit(2)
     return (

@@ -22,14 +22,14 @@ from regard.recipes.recipe import AnyRecipe
 from regard.tasks import TASKS
 from regard.training.memory import BYTES_PER_PARAMETER
 
-LAYERS = ("layers", "encoder_layers", "decoder_layers")
-WIDTHS = ("width", "hidden", "embedding", "attention", "feed_forward")
+DEPTH_FIELDS = ("layers", "encoder_layers", "decoder_layers")
+WIDTH_FIELDS = ("width", "hidden", "embedding", "attention", "feed_forward")
 """Fields of models: how many layers, and how wide they are."""
-BUILT = 3
+BUILT_LAYERS = 3
 """Layers that are built to count the parameters of more: all after the second are alike."""
-NEGLIGIBLE = 1 << 30
+NEGLIGIBLE_BYTES = 1 << 30
 """Bytes of a model that is not looked at more closely."""
-CGROUP = Path("/sys/fs/cgroup/memory.max")
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """The limit of a container's memory."""
 
 
@@ -57,13 +57,13 @@ class _WithoutInitialisation(TorchFunctionMode):
 def parameters_of(config: ModelConfig, vocabularies: Sequence[int]) -> int:
     """The trainable parameters of a model, counted without allocating any: of many layers, by those
     of a few."""
-    layers = [name for name in LAYERS if getattr(config, name, 0) > BUILT]
-    few = config.model_copy(update=dict.fromkeys(layers, BUILT))
+    layers = [name for name in DEPTH_FIELDS if getattr(config, name, 0) > BUILT_LAYERS]
+    few = config.model_copy(update=dict.fromkeys(layers, BUILT_LAYERS))
     count = _count(few, vocabularies)
     total = count
     for name in layers:
-        of_one = count - _count(few.model_copy(update={name: BUILT - 1}), vocabularies)
-        total += (getattr(config, name) - BUILT) * of_one
+        of_one = count - _count(few.model_copy(update={name: BUILT_LAYERS - 1}), vocabularies)
+        total += (getattr(config, name) - BUILT_LAYERS) * of_one
     return total
 
 
@@ -83,7 +83,7 @@ def memory_of(device: torch.device) -> int:
         return int(torch.mps.recommended_max_memory())
     memory = int(psutil.virtual_memory().total)
     with suppress(OSError, ValueError):  # no such limit, or "max"
-        memory = min(memory, int(CGROUP.read_text(encoding="ascii")))
+        memory = min(memory, int(CONTAINER_LIMIT.read_text(encoding="ascii")))
     return memory
 
 
@@ -103,7 +103,7 @@ def refuse_too_large(
     config, training = recipe.model, recipe.training
     sizes = list(vocabularies) or [1] * len(TASKS[recipe.task].vocabularies)
     each = BYTES_PER_PARAMETER[training.optimizer] + (4 if training.ema is not None else 0)
-    if _at_most(config, sizes) * each < NEGLIGIBLE:
+    if _at_most(config, sizes) * each < NEGLIGIBLE_BYTES:
         return
     memory = shares * (memory_of(device) if memory is None else memory)
     parameters = parameters_of(config, sizes)
@@ -124,13 +124,17 @@ def refuse_too_large(
 
 def _at_most(config: ModelConfig, vocabularies: Sequence[int]) -> int:
     """More parameters than the model can have."""
-    layers = sum(getattr(config, name, 0) for name in LAYERS) or 1
+    layers = sum(getattr(config, name, 0) for name in DEPTH_FIELDS) or 1
     widest = max(_widths(config).values(), default=1)
     return 32 * layers * widest**2 + 8 * widest * sum(vocabularies)
 
 
 def _widths(config: ModelConfig) -> dict[str, int]:
-    return {name: value for name in WIDTHS if isinstance(value := getattr(config, name, None), int)}
+    return {
+        name: value
+        for name in WIDTH_FIELDS
+        if isinstance(value := getattr(config, name, None), int)
+    }
 
 
 def _smaller(
@@ -139,7 +143,9 @@ def _smaller(
     """Changes that make the model small enough: fewer layers, narrower layers, and the largest
     preset."""
     layers = {
-        name: value for name in LAYERS if isinstance(value := getattr(config, name, None), int)
+        name: value
+        for name in DEPTH_FIELDS
+        if isinstance(value := getattr(config, name, None), int)
     }
     for values in (layers, _widths(config)):
         for power in range(1, 20):

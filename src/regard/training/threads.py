@@ -20,12 +20,12 @@ from regard.runs import Run
 from regard.tasks import Task
 from regard.training.pace import timed, trial_step
 
-SLOW_STEP = 2.0
+SLOW_STEP_SECONDS = 2.0
 """Seconds of a step from which the number of threads is left as it is, since measuring would take
 too long."""
 
 
-GAIN = 0.9
+CLEARLY_FASTER = 0.9
 """Fewer threads are used if a step then takes less than this share of the time."""
 
 
@@ -87,7 +87,7 @@ def fastest_threads(
     with torch.random.fork_rng([]):
         step = trial_step(recipe, task, data, copy.deepcopy(model), accelerator)
         first = timed(step)
-        if first > SLOW_STEP:
+        if first > SLOW_STEP_SECONDS:
             return default
         candidates = sorted({default, max(1, default // 2), 1}, reverse=True)
         times: dict[int, list[float]] = {threads: [] for threads in candidates}
@@ -105,4 +105,4 @@ def fastest_of(times: Mapping[int, Sequence[float]], default: int) -> int:
     """The number of threads with the lowest median; the default unless it is clearly slower."""
     medians = {threads: median(own) for threads, own in times.items()}
     best = min(medians, key=lambda threads: (medians[threads], threads))
-    return best if medians[best] < GAIN * medians[default] else default
+    return best if medians[best] < CLEARLY_FASTER * medians[default] else default

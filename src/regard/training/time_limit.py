@@ -10,20 +10,24 @@ from regard.data.config import TrainingConfig
 from regard.training.pace import Pace
 from regard.training.progress import TrainingProgress
 
-MARGIN = 0.03
+UNPLANNED_SHARE = 0.03
 """Share of the time that is not planned with, for a machine that gets slower and for what is not
 measured."""
 
 
-VALIDATIONS, FEWEST = 20, 4
-"""Validations of a training with a time limit; and how many of them even if they are slow."""
+PLANNED_VALIDATIONS = 20
+"""Validations of a training with a time limit."""
+FEWEST_VALIDATIONS = 4
+"""Validations of such a training even if they are slow."""
 
 
-VALIDATING, AT_MOST = 0.1, 0.5
-"""Share of the time that validations may take; and how much the fewest of them."""
+VALIDATION_SHARE = 0.1
+"""Share of the time that validations may take."""
+FEWEST_VALIDATIONS_SHARE = 0.5
+"""Share of the time that the fewest validations may take."""
 
 
-OFF = 0.1
+TOLERATED_DEVIATION = 0.1
 """Share by which the pace may differ from the plan before the rest is planned anew."""
 
 
@@ -42,12 +46,19 @@ def plan_for(
 
     `share` is that of the whole training: its last quarter has a quarter of the validations.
     """
-    seconds, validation = max(0.0, seconds * (1 - MARGIN)), max(pace.validation, 1e-6)
+    seconds = max(0.0, seconds * (1 - UNPLANNED_SHARE))
+    validation = max(pace.validation, 1e-6)
     if validate_every is not None:
         steps = int((seconds - validation) / (pace.step + validation / validate_every))
         return TimePlan(max(1, steps), validate_every)
-    count = min(round(VALIDATIONS * share), int(VALIDATING * seconds / validation))
-    count = max(1, count, min(round(FEWEST * share), int(AT_MOST * seconds / validation)))
+    count = min(round(PLANNED_VALIDATIONS * share), int(VALIDATION_SHARE * seconds / validation))
+    count = max(
+        1,
+        count,
+        min(
+            round(FEWEST_VALIDATIONS * share), int(FEWEST_VALIDATIONS_SHARE * seconds / validation)
+        ),
+    )
     steps = max(1, int((seconds - count * validation) / pace.step))
     return TimePlan(steps, math.ceil(steps / count))
 
@@ -101,6 +112,8 @@ class TimeLimit:
             steps_left * self.pace.step
             + math.ceil(steps_left / validate_every) * self.pace.validation
         )
-        if abs(expected - self.left * (1 - MARGIN)) <= OFF * max(self.left, 1e-6):
+        if abs(expected - self.left * (1 - UNPLANNED_SHARE)) <= TOLERATED_DEVIATION * max(
+            self.left, 1e-6
+        ):
             return None
         return plan_for(self.left, self.pace, self.given_every, self.left / self.seconds)
