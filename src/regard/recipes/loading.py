@@ -23,7 +23,7 @@ def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tup
 
 
 def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
-    """The same before its values are checked; a section that is null is left out.
+    """A recipe's tree before its values are checked; a section that is null is left out.
 
     Where overrides ask for another kind of model than the recipe's, what both kinds have is kept
     (`switch_model`).

@@ -17,7 +17,7 @@ class Proposal(str):
     """The YAML of a proposed recipe."""
 
     folder = Path()
-    """What the paths in it are relative to."""
+    """The folder that the paths in it are relative to."""
 
 
 def written_tree(

@@ -121,7 +121,7 @@ def later_step(run: Run) -> dict[str, Any]:
 
 
 def noted(measured: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """What was measured on, with the metrics; where both have a note, the two of them."""
+    """A description of the examples with the metrics; if both have a note, with both notes."""
     notes = [part["note"] for part in (measured, metrics) if "note" in part]
     return {**measured, **metrics, **({"note": "; ".join(notes)} if notes else {})}
 

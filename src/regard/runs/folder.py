@@ -56,7 +56,7 @@ def can_start_in(folder: Path) -> bool:
 
 
 def own_files(folder: Path) -> list[Path] | None:
-    """What `Run.create` wrote into a folder and nobody changed since, by the hashes in
+    """The files that `Run.create` wrote into a folder and nobody changed since, by the hashes in
     environment.json; None where that file is not of a run."""
     try:
         environment = json.loads((folder / "environment.json").read_bytes())

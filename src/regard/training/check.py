@@ -71,7 +71,7 @@ SECONDS_OF_MEASURING = 1.0
 
 @dataclass(frozen=True, repr=False)
 class Check:
-    """What `check` found. In Python and in notebooks it displays as the command prints it."""
+    """The result of `check`. In Python and in notebooks it displays as the command prints it."""
 
     problems: tuple[Problem, ...] = ()
     model: dict[str, Any] = field(default_factory=dict)

@@ -60,7 +60,7 @@ def largest_measured(
     limit: int,
     longest: int,
 ) -> int:
-    """The same from measurements: `measure` returns the bytes for a number of examples of one
+    """The largest `batch_tokens` from measurements: `measure` returns the bytes for a number of examples of one
     length.
 
     The line through two small batches overestimates large ones, whose loss is computed in parts. So

@@ -24,7 +24,7 @@ from regard.training.optimiser import warmup_steps
 def compile_notes(
     given: TrainingConfig, resolved: ResolvedTraining, device: torch.device
 ) -> Iterator[str]:
-    """What became of `training.compile` on a GPU, and why."""
+    """Whether the model is compiled on a GPU, and why."""
     if resolved.compile:
         yield (
             "compiling the model: the first step may take a minute (training.compile=false "
@@ -112,7 +112,7 @@ LOWEST_TO_RESUME = 0.1
 
 
 def longer_training_note(config: TrainingConfig, steps: int, factor: float) -> str:
-    """What to do about a validation loss that was still falling after the last of `steps`; a
+    """Advice on a validation loss that was still falling after the last of `steps`; a
     training of twice as many would continue with `factor` times the highest learning rate."""
     name = (
         "minutes" if config.minutes is not None else "steps" if config.steps == steps else "epochs"

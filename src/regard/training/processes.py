@@ -291,7 +291,7 @@ def plan_parts(accelerator: Accelerator, objective: nn.Module, model: nn.Module)
 
 
 def whole(tree: T) -> T:
-    """The same values with whole tensors, in every process; all processes must call it."""
+    """A tree of values with whole tensors, in every process; all processes must call it."""
     gathered: T = tree_map_only(
         Tensor, lambda part: part.full_tensor() if hasattr(part, "full_tensor") else part, tree
     )

@@ -64,7 +64,7 @@ def plan_for(
 
 
 class TimeLimit:
-    """What is left of `training.minutes`, and the pace so far.
+    """The time left of `training.minutes`, and the pace so far.
 
     This command began at `started`, by the monotonic clock; `before` is the progress of earlier
     ones.

@@ -120,7 +120,7 @@ class Table:
 
 
 def kind_of(key: Key, values: Sequence[Any]) -> str:
-    """Of a column: list, image, number (with a fraction, or named so), class (few short words or
+    """The kind of a column: list, image, number (with a fraction, or named so), class (few short words or
     whole numbers), text or other."""
     if any(isinstance(value, list) for value in values):
         return "list"

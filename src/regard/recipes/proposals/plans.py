@@ -30,13 +30,13 @@ class Plan(NamedTuple):
 
     recipe: str
     lengths: list[int]
-    """What data.max_length may be."""
+    """Possible values of data.max_length."""
     steps: int
     """The fewest steps worth training for."""
     sizes: list[SettingsByAmount]
     """For growing amounts of data."""
     changes: dict[str, Any]
-    """What else is to be different, by path; None takes a key out."""
+    """Further changes, by path; None takes a key out."""
 
 
 PLANS_FILE = resources.files("regard.recipes") / "proposals" / "plans.yaml"

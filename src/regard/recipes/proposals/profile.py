@@ -18,7 +18,7 @@ from regard.text.vocabularies import common_characters
 
 
 class TextStatistics(NamedTuple):
-    """What texts look like."""
+    """Statistics of a column of texts."""
 
     script: str  # what most letters belong to: Latin, Hangul, Cjk, ...
     words: float  # words of a text, on average
@@ -42,7 +42,7 @@ class TextStatistics(NamedTuple):
 
 @dataclass(frozen=True)
 class DataProfile:
-    """What a recipe is proposed from."""
+    """The data that a recipe is proposed for."""
 
     task: str
     data: dict[str, Any]  # the line `data.train`: the file, as a Path, and its columns

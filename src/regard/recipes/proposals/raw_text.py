@@ -16,7 +16,7 @@ from regard.recipes.proposals.profile import DataProfile, TextStatistics
 
 
 def text_files_in(folder: Path) -> str | None:
-    """What names the .txt files of a folder, plain or compressed; None for a folder without, or one
+    """A name or pattern for the .txt files of a folder, plain or compressed; None for a folder without, or one
     of recipes."""
     if not folder.is_dir() or any(path.suffix in (".yaml", ".yml") for path in folder.iterdir()):
         return None

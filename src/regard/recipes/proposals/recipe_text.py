@@ -148,7 +148,7 @@ def relative_line(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def notes_above(profile: DataProfile, plan: Plan) -> Iterator[str]:
-    """What stands above the recipe."""
+    """The notes above the recipe."""
     if profile.task == "language_modeling":
         yield "It is for GPT; the recipes bert, elmo and lstm-lm train other models on such data."
         name = profile.data.get("text")

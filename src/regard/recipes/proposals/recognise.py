@@ -37,7 +37,7 @@ def recognise(
     roles: Mapping[str, str] | None = None,
     held_out: Mapping[Part, Sequence[str]] | None = None,
 ) -> DataProfile:
-    """What is in files, in UTF-8 or an encoding that can be told.
+    """The profile of files, in UTF-8 or an encoding that can be told.
 
     `roles` has columns of a table by some COLUMN_ROLES, and under `task` one of LABELLINGS. `held_out` has
     the files for validation and test: as many as for training each, and of the same kind.
@@ -116,7 +116,7 @@ def _is_utf8_only(file: TextFile, encoding: str) -> bool:
 
 
 def recognised(names: Sequence[str], encoding: str, roles: Mapping[str, str]) -> DataProfile:
-    """What is in one file, in two parallel files, or in a folder: a saved dataset, or texts."""
+    """The profile of one file, of two parallel files, or of a folder: a saved dataset, or texts."""
     if len(names) == 1 and is_saved(Path(names[0])):
         reader = DatasetReader(Corpus(dataset=names[0]), Path(), "train")
         examples, rows = sampled(reader.examples())

@@ -28,7 +28,7 @@ LABELLINGS = ("classification", "regression")
 
 
 def chosen_texts(table: Table, roles: Mapping[str, str]) -> DataProfile:
-    """What is in a table where the user chose columns: these get the names of their roles, and have
+    """The profile of a table in which the user chose columns: these get the names of their roles, and have
     no rivals."""
     where, task = str(next(iter(table.data.values()))), roles.get("task")
     named = columns_for(

@@ -56,7 +56,7 @@ VALIDATIONS_TO_THE_END = 10
 
 
 def fitted_settings(profile: DataProfile, plan: Plan) -> dict[str, Any]:
-    """What the amount of data decides, by path; None takes a key out of the recipe that ships."""
+    """The settings that the data decides, by path; None takes a key out of the recipe that ships."""
     if not plan.sizes:
         return story_settings(profile)
     amount = amount_of(profile)
