@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 
 from regard.data.batches import LabelledBatch, Padded, Spelling
+from regard.data.spans import Spans, framed_spans
+from regard.data.store import Integers, TokenColumn
 from regard.text.spelling import Token, ids_of
 from regard.text.templates import Slot, Templates
 from regard.text.tokenizers import Tokenizer
@@ -123,6 +126,32 @@ class Framing:
         of_first = max(half, room - len(second)) if len(first) > half else len(first)
         first = self._parts(first, of_first)[0]
         return [self.frame(first, self._parts(second, room - len(first))[0])]
+
+    def batch(
+        self,
+        columns: Sequence[TokenColumn],
+        rows: Integers,
+        labels: torch.Tensor,
+        examples: tuple[int, ...],
+    ) -> LabelledBatch | None:
+        """Examples of one text or two, one row each, framed all at once; None if a row is too long
+        or unknown words are spelled."""
+        texts = [
+            Spans(column.values, column.offsets[rows], column.lengths[rows]) for column in columns
+        ]
+        longest = np.sum([text.sizes_B for text in texts], axis=0).max()
+        if self.letters is not None or longest + self.special(len(texts)) > self.longest:
+            return None
+        template = self.templates[len(texts) - 1]
+        ids_BL, segments_BL, lengths_B = framed_spans(template, texts, self.tokenizer.pad)
+        return LabelledBatch(
+            Padded.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B)),
+            torch.from_numpy(segments_BL),
+            torch.arange(len(rows)),
+            labels,
+            examples=examples,
+            tokens=len(rows),
+        )
 
     def positions(self, length: int, others: int) -> int:
         """Tokens of all rows that read a text of this length in windows, each with so many

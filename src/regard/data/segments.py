@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from regard.data.batches import MaskedBatch, Padded
 from regard.data.epochs import Examples, Rows, SizedExamples, fixed_batches, plan
 from regard.data.raw import RawTokens, cut
+from regard.data.spans import Spans, framed_spans
 from regard.data.store import Integers
 from regard.errors import DataError
 from regard.text.normalise import Sentences
@@ -122,25 +123,14 @@ class Segments(Examples):
         """A, and B where there is a second segment, among the special tokens; which segment; the
         lengths of both."""
         shown = self.shown(seed, epoch)
-        bounds = [(shown.a_starts, shown.a_stops), (shown.b_starts, shown.b_stops)]
         texts = [
-            (starts[examples, None], (stops[examples] - starts[examples])[:, None])
-            for starts, stops in bounds
+            Spans(self.text.values, starts[examples], stops[examples] - starts[examples])
+            for starts, stops in (
+                (shown.a_starts, shown.a_stops),
+                (shown.b_starts, shown.b_stops),
+            )
         ]
-        lengths = (texts[0][1] + texts[1][1])[:, 0] + shown.special
-        place_L = np.arange(int(lengths.max()))
-        following = iter(texts)
-        ids_BL = np.full((len(examples), len(place_L)), self.text.tokenizer.pad, dtype=np.int64)
-        segments_BL = np.zeros_like(ids_BL)
-        at_B1 = np.zeros((len(examples), 1), dtype=np.int64)
-        for token, segment in shown.template:
-            start_B1, size_B1 = next(following) if token is None else (at_B1, np.ones_like(at_B1))
-            inside_BL = (place_L >= at_B1) & (place_L < at_B1 + size_B1)
-            places_P = (start_B1 + place_L - at_B1)[inside_BL]
-            ids_BL[inside_BL] = self.text.values[places_P] if token is None else token
-            segments_BL[inside_BL] = segment
-            at_B1 = at_B1 + size_B1
-        return ids_BL, segments_BL, lengths
+        return framed_spans(shown.template, texts, self.text.tokenizer.pad)
 
     def where(self, example: int) -> str:
         return self.text.place(int(self.text.document_at(self.shown(0, 0).a_starts[example])))

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, ParamSpec, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from regard.data.spans import places_of
 from regard.errors import DataError
 from regard.text.checksums import checksums, has_checksum
 from regard.text.writing import lock_file, place_folder
@@ -456,10 +457,8 @@ class TokenColumn:
         before = int(begin is not None)
         whole = lengths + before + int(end is not None)
         ids = np.full((len(rows), int(whole.max(initial=0))), pad, dtype=np.int64)
-        shift = self.offsets[rows] - (np.cumsum(lengths) - lengths)
-        tokens = self.values[np.repeat(shift, lengths) + np.arange(int(lengths.sum()))]
-        places = np.arange(ids.shape[1])
-        ids[(places >= before) & (places < (lengths + before)[:, None])] = tokens
+        starts = np.arange(len(rows)) * ids.shape[1] + before
+        ids.flat[places_of(starts, lengths)] = self.values[places_of(self.offsets[rows], lengths)]
         if begin is not None:
             ids[:, 0] = begin
         if end is not None:
