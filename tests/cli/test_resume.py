@@ -406,6 +406,21 @@ def test_going_on_for_longer_equals_going_on_at_once(tiny_recipe: Tree, tmp_path
         assert run.recipe == Run.open(expected.folder).recipe
 
 
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_in_the_middle_of_an_epoch_whatever_prepares_the_batches(
+    tiny_recipe: Tree, tmp_path: Path, workers: int
+) -> None:
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", **EVERYTHING)
+    expected = train(recipe, out=tmp_path / "at_once", quiet=True)
+    half = [f"data.workers={workers}", "training.steps=12"]
+    run = train(recipe, half, out=tmp_path / "run", quiet=True)
+    position = load_training(run.checkpoint("last"))[1]["progress"]["position"]
+    assert position["index"] > 0
+    other = [f"data.workers={3 - workers}"]
+    run = train(recipe, other, out=run.folder, resume=True, quiet=True)
+    assert_same(run, expected)
+
+
 def test_more_patience_goes_on_after_an_early_stop(tiny_recipe: Tree, tmp_path: Path) -> None:
     """A learning rate far too high makes the loss rise."""
     changes: Tree = {

@@ -1,5 +1,6 @@
 """The order of batches, their budget and padding, resuming, sharding, and preparing ahead."""
 
+import os
 import threading
 from dataclasses import replace
 from itertools import islice
@@ -249,16 +250,52 @@ class TestAhead:
     def test_nothing_is_lost_or_doubled(self, few: Dataset, depth: int) -> None:
         expected = [(batch.examples, after) for batch, after in islice(Stream(few, 200, 1), 40)]
         random_state = torch.get_rng_state()
-        prepared = ahead(Stream(few, 200, 1), depth)
+        prepared = ahead(Stream(few, 200, 1).jobs(), depth)
         assert [(batch.examples, after) for batch, after in islice(prepared, 40)] == expected
         prepared.close()
         assert running() == []
         assert torch.equal(random_state, torch.get_rng_state())
-        three = list(islice(Stream(few, 200, 1), 3))
+        three = list(islice(Stream(few, 200, 1).jobs(), 3))
         assert [after for _, after in ahead(three, 2)] == [after for _, after in three]
-        abandoned = ahead(Stream(few, 200, 1), 2)
+        abandoned = ahead(Stream(few, 200, 1).jobs(), 2)
         next(abandoned)
         del abandoned
+        assert running() == []
+
+    @pytest.mark.parametrize("workers", [0, 1, 3])
+    def test_threads_change_no_batch(self, few: Dataset, workers: int) -> None:
+        """They come in order, though every third one takes longer."""
+        slow = threading.Event()
+
+        def late(batch: Batch) -> Batch:
+            slow.wait(0.005 if batch.examples[0] % 3 == 0 else 0)
+            return batch
+
+        expected = [(batch.examples, after) for batch, after in islice(Stream(few, 200, 1), 40)]
+        prepared = ahead(Stream(few, 200, 1).jobs(), 6, late, workers=workers)
+        assert [(batch.examples, after) for batch, after in islice(prepared, 40)] == expected
+        assert len(running()) == workers
+        prepared.close()
+        assert running() == []
+
+    def test_more_threads_start_if_the_consumer_has_to_wait(
+        self, few: Dataset, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """On a machine with three cores two, which make batches at the same time."""
+        monkeypatch.setattr(os, "cpu_count", lambda: 3)
+        met = threading.Barrier(2, timeout=30)
+
+        def together(batch: Batch) -> Batch:
+            if len(running()) == 2:
+                met.wait()
+            return batch
+
+        prepared = ahead(Stream(few, 200, 1).jobs(), 2, together)
+        expected = [batch.examples for batch, _ in islice(Stream(few, 200, 1), 30)]
+        assert [batch.examples for batch, _ in islice(prepared, 30)] == expected
+        assert len(running()) == 2
+        met.abort()
+        prepared.close()
         assert running() == []
 
     def test_at_most_depth_batches_wait(self, few: Dataset) -> None:
@@ -266,7 +303,7 @@ class TestAhead:
         taken = []
 
         def counted():
-            for item in Stream(few, 200, 1):
+            for item in Stream(few, 200, 1).jobs():
                 taken.append(item)
                 begun.release()
                 yield item
@@ -280,7 +317,7 @@ class TestAhead:
 
     def test_an_error_reaches_the_consumer_after_the_good_batches(self, few: Dataset) -> None:
         def broken():
-            yield from islice(Stream(few, 200, 1), 2)
+            yield from islice(Stream(few, 200, 1).jobs(), 2)
             raise OSError("the disk is gone")
 
         prepared = ahead(broken(), 4)
@@ -297,7 +334,7 @@ class TestAhead:
             return replace(batch, tokens=-batch.tokens)
 
         plain = [batch.tokens for batch, _ in islice(Stream(few, 200, 1), 5)]
-        prepared = ahead(Stream(few, 200, 1), 2, move)
+        prepared = ahead(Stream(few, 200, 1).jobs(), 2, move)
         assert [-batch.tokens for batch, _ in islice(prepared, 5)] == plain
         prepared.close()
         assert threads == {"regard-batches"}

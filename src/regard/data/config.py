@@ -356,9 +356,11 @@ class Splits(Config, Generic[C]):
     """How text files are encoded, by Python's names: `cp949` is what Excel and Notepad save on
     Korean Windows. It holds for all files above, and for those given to `regard predict` and
     `regard evaluate`."""
-    workers: int | Literal["auto"] = "auto"
-    """Processes that tokenise; auto: one a core, where a split has 100,000 examples or more. The
-    result is the same."""
+    workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
+    """Processes that tokenise, and threads that prepare batches while the model computes. `auto`:
+    one process per core for a split of 100,000 examples or more, and one thread, or more if the
+    model has to wait for batches. 0: a single process, and each batch is prepared when it is
+    needed. The result is the same."""
 
     @field_validator("encoding")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil, floor
 from typing import cast
 
@@ -273,18 +273,27 @@ class Stream:
         return slice(int(shares[self.rank][0]), int(shares[self.rank][-1]) + 1)
 
     def __iter__(self) -> Iterator[tuple[AnyBatch, Position]]:
+        return ((make(), after) for make, after in self.jobs())
+
+    def jobs(self) -> Iterator[tuple[Callable[[], AnyBatch], Position]]:
+        """A function for each batch, which makes it, and the position after it. Several threads may
+        call these functions at once."""
         position = self._forward(self.position, 0)
         while self.shared:
-            mine = self._plan(position.epoch)[position.index][self.rows(position.epoch)]
-            text = cast("TextBatch", self.dataset.batch(mine, self.seed, position.epoch))
-            batch: AnyBatch = replace(text, carries=position.index > 0)
+            make = partial(self._shared_batch, position)
             position = self._forward(position, 1)
-            yield batch, position
+            yield make, position
         while True:
             own = self._forward(position, self.rank)
-            batch = self.dataset.batch(self._plan(own.epoch)[own.index], self.seed, own.epoch)
+            examples = self._plan(own.epoch)[own.index]
             position = self._forward(position, self.world)
-            yield batch, position
+            yield partial(self.dataset.batch, examples, self.seed, own.epoch), position
+
+    def _shared_batch(self, position: Position) -> AnyBatch:
+        """The rows of this process, which go on where its rows of the batch before ended."""
+        mine = self._plan(position.epoch)[position.index][self.rows(position.epoch)]
+        text = cast("TextBatch", self.dataset.batch(mine, self.seed, position.epoch))
+        return replace(text, carries=position.index > 0)
 
     def _forward(self, position: Position, batches: int) -> Position:
         epoch = position.epoch

@@ -247,7 +247,14 @@ class Trainer:
     def batches(self) -> Generator[tuple[AnyBatch, Position], None, None]:
         """The stream on the device, prepared ahead."""
         device = self.accelerator.device
-        return ahead(self.stream(), BATCHES_AHEAD, self.shapes.of, lambda batch: batch.to(device))
+        workers = self.asked.data.workers
+        return ahead(
+            self.stream().jobs(),
+            BATCHES_AHEAD,
+            self.shapes.of,
+            lambda batch: batch.to(device),
+            workers=None if workers == "auto" else workers,
+        )
 
     # The learning rate
 
