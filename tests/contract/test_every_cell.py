@@ -13,7 +13,13 @@ from command_line import succeed, write
 from labelled_cases import MODELS, QUESTIONS, TAGGING, labelled_batch_of, pretraining, weights_of
 from regard.config import kinds_in
 from regard.data.dataset import Dataset
-from regard.objectives.labels import ClassCrossEntropy, SpanCrossEntropy, TagCrossEntropy
+from regard.engine.shapes import with_rounded_shapes
+from regard.objectives.labels import (
+    ClassCrossEntropy,
+    SpanCrossEntropy,
+    SquaredError,
+    TagCrossEntropy,
+)
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.tasks import TASKS
@@ -223,3 +229,41 @@ def test_the_auxiliary_loss_is_that_of_a_classifier_for_each_answer(kind: str) -
             both(batch) - own(batch), torch.stack([added, torch.zeros_like(added)])
         )
         torch.testing.assert_close(both.eval()(batch), own.eval()(batch))
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("kind", ["gpt", "bert"])
+@pytest.mark.parametrize("task", [*LABELS, "weighted", "windows", "numbers"])
+def test_filler_changes_neither_the_loss_nor_a_gradient(task: str, kind: str) -> None:
+    """A GPU computes rounded batches. Examples that are added have no label; numbers get none."""
+    rows = [[3, *[4 + (row + place) % 3 for place in range(row)], 3] for row in range(9)]
+    classes = [row % 2 for row in range(9)]
+    labels: Any = {
+        "question_answering": [[0, min(row, 1)] for row in range(9)],
+        "tagging": [[0, 1, *[-100] * 8] for _ in rows],
+        "numbers": [0.5 * row for row in range(9)],
+    }.get(task, classes)
+    owners = None
+    if task == "windows":
+        rows, owners = rows * 2, [row // 2 for row in range(18)]
+    batch = labelled_batch_of(rows, labels, owners)
+    model, objective = built(task if task in LABELS else "classification", kind, bilstm=None)
+    if task == "weighted":
+        objective = ClassCrossEntropy(model, torch.tensor([1.0, 3.0]))
+    if task == "numbers":
+        objective = SquaredError(model)
+    objective.double().eval()
+    losses = []
+    for shaped in (batch, with_rounded_shapes(batch, 11)):
+        objective.zero_grad()
+        loss_2 = objective(shaped)
+        loss_2[0].backward()
+        gradients = [
+            weight.grad.clone() for weight in objective.parameters() if weight.grad is not None
+        ]
+        losses.append((loss_2, gradients))
+    assert shaped.keeps_shape
+    assert not batch.keeps_shape
+    added = 0 if task == "numbers" else 2 if task == "windows" else 1
+    assert shaped.text.ids_BL.shape == (len(rows) + added, 10)
+    torch.testing.assert_close(*losses)

@@ -212,6 +212,9 @@ class Ragged(Tensors):
 class Padded(Ragged):
     """Sentences of different lengths, padded on the right."""
 
+    keeps_shape: ClassVar[bool] = False
+    """Whether a model computes the padding, too, so that only the shape decides its operations."""
+
     ids_BL: Tensor
     spelling: Spelling | None = None
     """The letters of words outside the vocabulary, for a model that reads them."""
@@ -305,6 +308,12 @@ class AnyBatch(Tensors):
         """The sizes of the texts."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value.shape for name, value in values.items() if isinstance(value, Ragged)}
+
+    @property
+    def keeps_shape(self) -> bool:
+        """Whether the operations of a model depend on the shapes alone, and not on the lengths."""
+        values = (getattr(self, field.name) for field in fields(self))
+        return all(value.keeps_shape for value in values if isinstance(value, Padded))
 
     def unnamed(self) -> Self:
         """The tensors alone: what a compiled model may depend on."""

@@ -18,7 +18,8 @@ class CapturedLoss:
     """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of
     hundreds.
 
-    The first batch of a shape is computed without a graph, so that its kernels are loaded. A graph
+    The first batch of a shape is computed without a graph, so that its kernels are loaded. So are
+    batches in which the kernels depend on more than the shapes. A graph
     adds to the gradients that it finds when it is captured, and makes them where there are none. It
     has memory of its own, which it keeps: see `Gradients.in_memory` in training/gradients.py.
     """
@@ -31,8 +32,10 @@ class CapturedLoss:
         self.full = False  # whether there is no memory for graphs
 
     def __call__(self, batch: AnyBatch, factor: float) -> Tensor:
+        if self.full or not batch.keeps_shape:
+            return self.loss(batch, factor)
         tensors, shape = batch.tensors(), batch.unnamed().signature()
-        if self.full or shape not in self.graphs:
+        if shape not in self.graphs:
             self.graphs[shape] = None
             return self.loss(batch, factor)
         if (captured := self.graphs[shape]) is None:

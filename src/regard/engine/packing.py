@@ -169,7 +169,7 @@ class AttentionSizes(Protocol):
 
 def packed_for_kernel(text: Tokens, model: nn.Module, sizes: AttentionSizes) -> Tokens:
     """A padded text packed, if there is a kernel for packed sentences."""
-    if not isinstance(text, Padded):
+    if not isinstance(text, Padded) or text.keeps_shape:
         return text
     dropout = sizes.attention_dropout if model.training else 0.0
     if has_packed_kernel(next(model.parameters()), sizes.width // sizes.heads, dropout):
@@ -179,7 +179,7 @@ def packed_for_kernel(text: Tokens, model: nn.Module, sizes: AttentionSizes) -> 
 
 def packed_if_sparse(text: Tokens) -> Tokens:
     """A padded text packed, if it has much padding."""
-    if isinstance(text, Padded) and worth_packing(text):
+    if isinstance(text, Padded) and not text.keeps_shape and worth_packing(text):
         return PackedSentences.of(text)
     return text
 

@@ -7,15 +7,23 @@ little more padding, so that there are few shapes (`with_rounded_shapes`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batches import NO_TAG, AnyBatch, Batch, MaskedBatch, Padded, TextBatch
+from regard.data.batches import (
+    NO_TAG,
+    AnyBatch,
+    Batch,
+    LabelledBatch,
+    MaskedBatch,
+    Padded,
+    TextBatch,
+)
 from regard.data.epochs import RowSizes, rounded_up
 from regard.data.tiles import TILE
 from regard.engine.packing import PackedRow
@@ -26,6 +34,9 @@ MASKED_MULTIPLE = 1024
 SIZES_PER_DOUBLING = 8
 """Rounded batches have so many sizes between a power of two and the next: they have at most 12 %
 more rows and 12 % more positions."""
+LABELLED_SIZES_PER_DOUBLING = 4
+"""The same for batches under a head. They are small, so that a GPU computes the filler while it would
+wait for the next launch."""
 
 
 # Packed batches
@@ -149,8 +160,10 @@ def filled(values: Tensor, size: int, filler: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Rounded(Padded):
-    """Sentences with a little more padding, which a loop over time computes like words: then the
-    kernels depend on the shape alone, and a CUDA graph fits."""
+    """Sentences with a little more padding, which is computed like words: then the kernels depend
+    on the shape alone, and a CUDA graph fits."""
+
+    keeps_shape: ClassVar[bool] = True
 
     @property
     def inputs(self) -> Rounded:
@@ -167,19 +180,55 @@ class Rounded(Padded):
         return hidden.flatten(0, 1), next_BT.flatten()
 
 
-def with_rounded_shapes(batch: AnyBatch) -> AnyBatch:
-    """A batch in one of few shapes, for a model whose steps are captured."""
-    assert isinstance(batch, Batch), "only encoder-decoders are captured with padding"
-    return replace(batch, source=rounded(batch.source), target=rounded(batch.target))
+def with_rounded_shapes(batch: AnyBatch, longest: int | None = None) -> AnyBatch:
+    """A batch in one of few shapes, for a model whose steps are captured and which reads at most
+    `longest` positions.
+
+    A batch under a head stays as it is if its examples have different numbers of rows.
+    """
+    if isinstance(batch, Batch):
+        sizes = [few_sizes(text.ids_BL.shape) for text in (batch.source, batch.target)]
+        source, target = map(resized, (batch.source, batch.target), sizes)
+        return replace(batch, source=source, target=target)
+    if isinstance(batch, LabelledBatch) and len(batch.text) % len(batch.labels) == 0:
+        return rounded_labels(batch, longest)
+    return batch
 
 
-def rounded(text: Padded) -> Rounded:
-    """With so much more padding that there are few shapes; sentences that are added have one
-    token."""
-    rows, width = (
-        rounded_up(size, max(1, 2 ** (size.bit_length() - 1) // SIZES_PER_DOUBLING))
-        for size in text.ids_BL.shape
+def rounded_labels(batch: LabelledBatch, longest: int | None) -> LabelledBatch:
+    """With added examples whose label is ignored; numbers have no such label, so none are added."""
+    text = batch.text
+    examples = len(batch.labels)
+    rows_per_example = len(text) // examples
+    more, width = few_sizes([examples, text.ids_BL.shape[1]], LABELLED_SIZES_PER_DOUBLING)
+    if longest is not None:
+        width = max(text.ids_BL.shape[1], min(width, longest))
+    added = 0 if batch.labels.is_floating_point() else more - examples
+    added_width = width - text.ids_BL.shape[1]
+    labels = batch.labels
+    if labels.shape == text.ids_BL.shape:
+        labels = F.pad(labels, (0, added_width), value=NO_TAG)
+    owners = torch.arange(examples, examples + added).repeat_interleave(rows_per_example)
+    after = [0] * (2 * labels.dim() - 1)
+    return replace(
+        batch,
+        text=resized(text, [len(text) + added * rows_per_example, width]),
+        segments_BL=F.pad(batch.segments_BL, (0, added_width, 0, added * rows_per_example)),
+        owners_B=torch.cat([batch.owners_B, owners]),
+        labels=F.pad(labels, (*after, added), value=NO_TAG),
     )
+
+
+def few_sizes(sizes: Sequence[int], per_doubling: int = SIZES_PER_DOUBLING) -> list[int]:
+    """The sizes rounded up so that there are few different ones."""
+    return [
+        rounded_up(size, max(1, 2 ** (size.bit_length() - 1) // per_doubling)) for size in sizes
+    ]
+
+
+def resized(text: Padded, shape: Sequence[int]) -> Rounded:
+    """With padding up to this shape; sentences that are added have one token."""
+    rows, width = shape
     added_rows = rows - len(text)
     return Rounded(
         lengths_B=F.pad(text.lengths_B, (0, added_rows), value=1),

@@ -90,7 +90,8 @@ class ClassCrossEntropy(HeadLoss):
     def losses(self, logits_XY: Tensor, batch: LabelledBatch) -> Tensor:
         smoothed_X, plain_X = self.cross_entropy(logits_XY.float(), batch.labels, reduction="none")
         if self.weights_Y is not None:
-            smoothed_X = smoothed_X * self.weights_Y[batch.labels]
+            # an example with NO_TAG has no loss, whatever its weight
+            smoothed_X = smoothed_X * self.weights_Y[batch.labels.clamp(min=0)]
         return torch.stack([smoothed_X.sum(), plain_X.sum()])
 
 

@@ -201,6 +201,18 @@ class HeadedNetwork(Network):
         self.tokenizers = tokenizers
         self.heads = heads
 
+    @property
+    def rounds(self) -> bool:
+        """Attention models round; recurrent layers, CRFs and the loss of a language model count the
+        words."""
+        head = self.recipe.head
+        counts_words = head.bilstm is not None or head.auxiliary or getattr(head, "crf", False)
+        return bool(self.recipe.model.packs) and not counts_words
+
+    @property
+    def longest_row(self) -> int:
+        return int(self.recipe.data.max_length)
+
     def build(self) -> Headed:
         config = self.recipe.model
         head = self.recipe.head

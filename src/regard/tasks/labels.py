@@ -205,13 +205,19 @@ class LabelEncoding(Encoding):
         return np.array([positions[texts] for texts in sizes], dtype=np.int32)
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
-        framed = [self.rows(examples, int(row)) for row in rows]
         targets: Targets = np.zeros(len(rows), dtype=np.int64)
         if "label" in examples.texts:
             labels = [examples.texts["label"][int(row)] for row in rows]
             targets = self.labels.numbers(labels, lambda row: examples.where(int(rows[row])))
-        pad = self.tokenizers["text"].pad
-        return labelled_batch(framed, torch.from_numpy(targets), pad, tuple(rows.tolist()))
+        numbers = tuple(rows.tolist())
+        labels_B = torch.from_numpy(targets)
+        if self.arrangement_of(examples) in ("single", "pair"):
+            columns = list(examples.columns.values())
+            batch = self.framing.batch(columns, rows, labels_B, numbers)
+            if batch is not None:
+                return batch
+        framed = [self.rows(examples, int(row)) for row in rows]
+        return labelled_batch(framed, labels_B, self.tokenizers["text"].pad, numbers)
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
         names = self.labels.names

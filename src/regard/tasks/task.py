@@ -48,6 +48,18 @@ class Network(ABC):
 
     has_head: ClassVar[bool] = False
     """Whether the model answers by a head of its own, instead of by its vocabulary."""
+    recipe: Any
+
+    @property
+    def rounds(self) -> bool:
+        """Whether its model computes padding like words, so that the kernels of a step depend on
+        the shapes of a batch alone."""
+        return bool(self.recipe.model.loops)
+
+    @property
+    def longest_row(self) -> int | None:
+        """The most positions that its model reads at once; None if there is no limit."""
+        return None
 
     @abstractmethod
     def build(self) -> Any:

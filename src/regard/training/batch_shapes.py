@@ -21,6 +21,8 @@ class BatchShapes:
     """Sentences are packed into rows of these sizes; None leaves them padded."""
     rounded: bool
     """Whether batches get a little more padding, so that there are few shapes."""
+    longest: int | None = None
+    """The most positions of a rounded batch."""
 
     @property
     def repeat(self) -> bool:
@@ -31,7 +33,7 @@ class BatchShapes:
         """A batch in its shape."""
         if self.packed is not None:
             return pack(batch, self.packed)
-        return with_rounded_shapes(batch) if self.rounded else batch
+        return with_rounded_shapes(batch, self.longest) if self.rounded else batch
 
 
 def batch_shapes(
@@ -40,8 +42,8 @@ def batch_shapes(
     """The shapes for a training.
 
     Filled batches are packed on a GPU if the task's model computes on packed sentences, for which
-    there are kernels in half precision and in compiled code. Batches for recurrent models are
-    rounded if their steps are captured.
+    there are kernels in half precision and in compiled code. Batches for recurrent models and under
+    heads are rounded if their steps are captured.
     """
     config = recipe.training
     has_kernel = config.compile or accelerator.mixed_precision != "no"
@@ -49,5 +51,6 @@ def batch_shapes(
     packs = config.fill and task.packs(recipe) and on_gpu and has_kernel
     return BatchShapes(
         packed=row_sizes(train, config.batch_tokens) if packs else None,
-        rounded=captures and not config.compile and recipe.model.loops,
+        rounded=captures and not config.compile and task.network.rounds,
+        longest=task.network.longest_row,
     )
