@@ -27,7 +27,7 @@ from regard.runs.checkpoints import load_training, load_weights
 from regard.tasks.language_modeling import LanguageModeling
 from regard.tasks.masked_language_modeling import put_in
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from regard.text.vocabularies import MASKING
+from regard.text.vocabularies import MASKING_NAMES
 from regard.training.train import train
 from task_cases import make_task
 
@@ -298,7 +298,7 @@ KOREAN = ["농부는 봄에 씨를 뿌리고 가을에 곡식을 거둔다.", "�
 def test_a_mark_without_a_word_is_not_offered_and_keeps_its_probability(kind: str) -> None:
     """All tokens are asked for. Those that write nothing are left out; what they had is given to no
     other."""
-    tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=80), KOREAN, MASKING)  # type: ignore[arg-type]
+    tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=80), KOREAN, MASKING_NAMES)  # type: ignore[arg-type]
     torch.manual_seed(1)
     sections = {
         "model": {"kind": "bert", "preset": "tiny", "next_sentence": False},
@@ -308,7 +308,7 @@ def test_a_mark_without_a_word_is_not_offered_and_keeps_its_probability(kind: st
     inputs = task.inputs.typed_lines(["농부는 봄에 [MASK] 뿌리고"])
     [gap] = task.predict(task.network.build().eval(), inputs)[0].gaps
     assert all(gap.words)
-    assert set(tokenizer.tokens(range(tokenizer.size))) - set(gap.tokens) == {*MASKING, "▁"}
+    assert set(tokenizer.tokens(range(tokenizer.size))) - set(gap.tokens) == {*MASKING_NAMES, "▁"}
     assert 0.5 < sum(gap.probabilities) < 0.999
 
 
@@ -604,7 +604,7 @@ def test_batches_in_which_nothing_can_be_masked_count_for_nothing(
     data = {"train": text, "validation": text, "sentences": "lines"}
     tokenizer = write(
         tmp_path / "ab.json",
-        Tokenizer.train(TokenizerConfig(kind="word"), ["a b"], MASKING).to_json(),
+        Tokenizer.train(TokenizerConfig(kind="word"), ["a b"], MASKING_NAMES).to_json(),
     )
     tree = raw_recipe(
         BERT | {"next_sentence": next_sentence}, data, {"file": str(tokenizer)}, batch_tokens=8

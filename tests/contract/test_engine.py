@@ -35,14 +35,14 @@ TABLES: list[list[Any]] = [
     caches.EMPTY_CACHES,
     dropout.DROPOUT,
     losses.LAST_LAYER_LOSSES,
-    losses.LOSSES,
-    products.FUSED,
+    losses.LOGIT_LOSSES,
+    products.ACTIVATED_PRODUCTS,
     products.PRODUCTS,
     recurrence.RECURRENT_ENCODERS,
-    recurrence.LOOPS,
+    recurrence.DECODER_LOOPS,
     recurrence.LSTM_CELLS,
     recurrence.LSTM_LAYERS,
-    top_scores.BEST,
+    top_scores.BEST_SCORES,
 ]
 DEVICE_WORDS = re.compile(
     r"triton|is_compiling|mkldnn|onednn|cpuinfo|intel\b|cudagraph|sdpa|varlen|device\.type|autocast",

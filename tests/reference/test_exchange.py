@@ -41,7 +41,7 @@ from regard.runs import Run
 from regard.tasks.masked_language_modeling import with_gaps
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
-from regard.text.vocabularies import MASKING
+from regard.text.vocabularies import MASKING_NAMES
 
 transformers = pytest.importorskip("transformers")
 
@@ -532,7 +532,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Tokenizer
     )
     for kind in ("word", "wordpiece", "bpe", "unigram", "character", "byte"):
         config = TokenizerConfig(kind=kind, vocabulary=90, lowercase=kind == "bpe")  # type: ignore[arg-type]
-        own, folder = Tokenizer.train(config, texts, MASKING), tmp_path_factory.mktemp(kind)
+        own, folder = Tokenizer.train(config, texts, MASKING_NAMES), tmp_path_factory.mktemp(kind)
         for name, text in tokenizer_files(own, exported, 512).items():
             (folder / name).write_text(text, encoding="utf-8")
         pairs[kind] = own, transformers.AutoTokenizer.from_pretrained(folder)

@@ -18,7 +18,7 @@ from regard.tasks import TASKS, Task
 from regard.tasks.raw import RawEncoding, learn_text_tokenizer, read_documents
 from regard.tasks.translation import Translation
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from regard.text.vocabularies import SPECIAL
+from regard.text.vocabularies import SPECIAL_NAMES
 
 DATA: dict[str, Any] = {
     "translation": {"corpus": "reverse", "size": 10},
@@ -86,7 +86,7 @@ def raw_case(
     tokenizer: TokenizerConfig,
     *,
     sentences: Any = None,
-    special: Any = SPECIAL,
+    special: Any = SPECIAL_NAMES,
     letters: int | None = None,
 ) -> tuple[type[_RawTask], Any]:
     """A task on raw text that finds sentences as asked for, and the sections of a recipe that it

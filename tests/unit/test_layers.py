@@ -27,9 +27,14 @@ from model_cases import (
 from places import ROOT
 from regard.data.dataset import Dataset
 from regard.engine import machine, products
-from regard.engine.dropout import MANY_ELEMENTS
+from regard.engine.dropout import MIN_ELEMENTS
 from regard.engine.packing import PackedSentences, PackedVisible
-from regard.engine.products import FEW_ROWS, LARGE_WEIGHT, TRAINED_ROWS, multiply_small_matrices
+from regard.engine.products import (
+    MIN_TRAINED_ROWS,
+    MIN_WEIGHT_OF_SINGLE_ROW,
+    ROWS_OF_TRANSPOSED_PRODUCT,
+    multiply_small_matrices,
+)
 from regard.engine.recurrence import time_segments
 from regard.errors import DecodeError
 from regard.layers.attention import MultiHeadAttention, Visible, attend, recording
@@ -406,7 +411,7 @@ def graph_of(y: torch.Tensor) -> list[str]:
 @pytest.mark.engine
 @pytest.mark.parametrize("then", ["none", "gelu"])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(11, TRAINED_ROWS // 11 + 1), (TRAINED_ROWS + 1,)])
+@pytest.mark.parametrize("shape", [(11, MIN_TRAINED_ROWS // 11 + 1), (MIN_TRAINED_ROWS + 1,)])
 def test_training_by_onednn_is_the_equation(
     then: str, bias: bool, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -434,7 +439,7 @@ def test_few_rows_small_weights_and_other_numbers_are_trained_by_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(machine, "made_by_intel", lambda: False)
-    layer, x_RD = Linear(256, 256), torch.randn(TRAINED_ROWS, 256)
+    layer, x_RD = Linear(256, 256), torch.randn(MIN_TRAINED_ROWS, 256)
     half = torch.autocast("cpu", torch.bfloat16)
 
     def uses_onednn(layer: Linear, x: torch.Tensor) -> bool:
@@ -462,7 +467,7 @@ def test_the_steps_of_a_recurrent_model_are_trained_by_torch(
     model = build(
         kind(embedding=256, hidden=256, attention=256, dropout=0.0), dtype=torch.float32
     ).train()
-    steps, sentences = 20, TRAINED_ROWS // 20 + 1
+    steps, sentences = 20, MIN_TRAINED_ROWS // 20 + 1
     hidden_BTD = model(
         batch_of([[5] * steps] * sentences, [[4] * (steps + 1)] * sentences)
     ).hidden_BTD
@@ -475,7 +480,7 @@ def test_dropout_of_many_numbers_has_the_rate_and_is_drawn_anew(
     p: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "made_by_intel", lambda: False)
-    dropout, x_LD = Dropout(p), torch.ones(MANY_ELEMENTS // 256 + 1, 257, requires_grad=True)
+    dropout, x_LD = Dropout(p), torch.ones(MIN_ELEMENTS // 256 + 1, 257, requires_grad=True)
     before = torch.get_rng_state()
     y_LD = dropout(x_LD)
     kept_LD = y_LD != 0
@@ -494,7 +499,7 @@ def test_dropout_of_many_numbers_has_the_rate_and_is_drawn_anew(
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize(("count", "intel"), [(MANY_ELEMENTS - 1, False), (MANY_ELEMENTS, True)])
+@pytest.mark.parametrize(("count", "intel"), [(MIN_ELEMENTS - 1, False), (MIN_ELEMENTS, True)])
 def test_dropout_of_fewer_numbers_is_torchs(
     count: int, intel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -537,9 +542,9 @@ def test_small_products_are_those_of_torch(
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("rows", [*FEW_ROWS, FEW_ROWS.stop, 20])
+@pytest.mark.parametrize("rows", [*ROWS_OF_TRANSPOSED_PRODUCT, ROWS_OF_TRANSPOSED_PRODUCT.stop, 20])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("width", "out"), [(7, 3), (64, LARGE_WEIGHT // 64 + 1)])
+@pytest.mark.parametrize(("width", "out"), [(7, 3), (64, MIN_WEIGHT_OF_SINGLE_ROW // 64 + 1)])
 def test_few_rows_give_what_torch_gives(rows: int, bias: bool, width: int, out: int) -> None:
     torch.manual_seed(rows)
     ours, theirs = Linear(width, out, bias=bias).double(), nn.Linear(width, out, bias=bias).double()

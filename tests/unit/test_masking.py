@@ -14,7 +14,7 @@ from regard.data.raw import RawTokens
 from regard.data.segments import Draws, Masking, SentencePairs, SingleSegments, sentence_spans
 from regard.errors import DataError
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
-from regard.text.vocabularies import MASKING
+from regard.text.vocabularies import MASKING_NAMES
 from task_cases import raw_tokens
 
 TALES = [tale for (tale,) in generate("tales-en", 700, 1, "train")]
@@ -23,7 +23,7 @@ WORDPIECE = TokenizerConfig(kind="wordpiece", vocabulary=300)
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.train(WORDPIECE, TALES, MASKING)
+    return Tokenizer.train(WORDPIECE, TALES, MASKING_NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,14 @@ def random_texts(tokenizer: Tokenizer, rows: int, length: int) -> np.ndarray:
     ids = np.full((rows, length), tokenizer.pad)
     for row in ids:
         size = draws.integers(3, length + 1)
-        row[:size] = draws.integers(len(MASKING), tokenizer.size, size)
+        row[:size] = draws.integers(len(MASKING_NAMES), tokenizer.size, size)
         row[0], row[size - 1] = tokenizer.begin, tokenizer.end
     return ids
 
 
 def test_the_vocabulary_has_berts_special_tokens(tokenizer: Tokenizer) -> None:
     special = [tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end, tokenizer.mask]
-    assert tokenizer.tokens(special) == list(MASKING)  # type: ignore[arg-type]
+    assert tokenizer.tokens(special) == list(MASKING_NAMES)  # type: ignore[arg-type]
     assert special == [0, 1, 2, 3, 4]
     again = Tokenizer.from_json(tokenizer.to_json())
     assert again.mask == tokenizer.mask
@@ -91,12 +91,12 @@ def test_shares_of_masking(tokenizer: Tokenizer, rate: float) -> None:
     shown = masked_BL.ravel()[places_P]
     within(int((shown == tokenizer.mask).sum()), chosen, 0.8)
     same = 0.1 + 0.1 / (
-        tokenizer.size - len(MASKING)
+        tokenizer.size - len(MASKING_NAMES)
     )  # a random token may be the one that stood there
     within(int((shown == labels_P).sum()), chosen, same)
     others = shown[(shown != tokenizer.mask) & (shown != labels_P)]
     assert not np.isin(others, sorted(tokenizer.special)).any()
-    assert len(set(others.tolist())) > 0.9 * (tokenizer.size - len(MASKING))
+    assert len(set(others.tolist())) > 0.9 * (tokenizer.size - len(MASKING_NAMES))
     untouched = np.ones(ids.size, dtype=bool)
     untouched[places_P] = False
     assert np.array_equal(masked_BL.ravel()[untouched], ids.ravel()[untouched])
@@ -114,7 +114,9 @@ def test_something_is_always_chosen(tokenizer: Tokenizer) -> None:
 def test_whole_words_are_hidden_together(whole: str, expected: list[str]) -> None:
     """`abcd, efgh.`: two eojeols, or two words and two signs, however they are cut into pieces."""
     pieces = Tokenizer.train(
-        TokenizerConfig(kind="wordpiece", vocabulary=24), ["abcd, efgh. d c b a h g f e"], MASKING
+        TokenizerConfig(kind="wordpiece", vocabulary=24),
+        ["abcd, efgh. d c b a h g f e"],
+        MASKING_NAMES,
     )
     assert len(pieces.encode("abcd, efgh.")) > 4
     groups = hidden_together(pieces, "abcd, efgh.", whole)
@@ -123,7 +125,7 @@ def test_whole_words_are_hidden_together(whole: str, expected: list[str]) -> Non
 
 def test_whole_words_of_bytes() -> None:
     """A letter of Korean or é has several bytes, which no word may be cut between."""
-    bytewise = Tokenizer.train(TokenizerConfig(kind="byte", vocabulary=261), ["a"], MASKING)
+    bytewise = Tokenizer.train(TokenizerConfig(kind="byte", vocabulary=261), ["a"], MASKING_NAMES)
     groups = hidden_together(bytewise, "돼지는 café, 3", "words")
     words = [bytewise.decode(bytewise.token_ids(group.split(" "))) for group in groups]
     assert [word for word in words if word.strip()] == ["돼지는", "café", ",", "3"]
@@ -165,7 +167,7 @@ def test_whole_words_of_a_vocabulary_that_marks_what_continues(
 ) -> None:
     """All pieces with ## belong to the piece before them, digits after letters too, as in BERT's
     own code."""
-    vocabulary = {token: row for row, token in enumerate([*MASKING, *HASHES])}
+    vocabulary = {token: row for row, token in enumerate([*MASKING_NAMES, *HASHES])}
     bert = library.Tokenizer(library.models.WordPiece(vocabulary, unk_token="[UNK]"))
     bert.pre_tokenizer, bert.decoder = (
         library.pre_tokenizers.BertPreTokenizer(),
@@ -176,7 +178,9 @@ def test_whole_words_of_a_vocabulary_that_marks_what_continues(
 
 def test_headings_do_not_make_a_vocabulary_of_continuing_pieces() -> None:
     text = "### today we went walking, ##### and ### back"
-    tokenizer = Tokenizer.train(TokenizerConfig(kind="bpe", vocabulary=34), [text] * 20, MASKING)
+    tokenizer = Tokenizer.train(
+        TokenizerConfig(kind="bpe", vocabulary=34), [text] * 20, MASKING_NAMES
+    )
     assert any(token.startswith("##") for token in tokenizer.tokens(range(tokenizer.size)))
     assert len(tokenizer.encode("today back")) > 2
     found = hidden_together(tokenizer, "today back", "eojeol")

@@ -29,7 +29,7 @@ from regard.recipes.recipe import recipe_of
 from regard.tasks import TASKS
 from regard.text.normalise import fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
-from regard.text.vocabularies import MASKING
+from regard.text.vocabularies import MASKING_NAMES
 from task_cases import prepare_raw, raw_tokens, read_raw, rows_of
 
 
@@ -220,7 +220,7 @@ def test_the_pieces_of_a_document_are_no_strangers(tmp_path: Path) -> None:
         {"train": {"text": "book.txt"}, "validation": {"text": "other.txt"}}
     )
     config = TokenizerConfig(kind="wordpiece", vocabulary=200)
-    found = prepare_raw(data, config, tmp_path, sentences="punctuation", special=MASKING)
+    found = prepare_raw(data, config, tmp_path, sentences="punctuation", special=MASKING_NAMES)
     text = found.splits["train"]
     assert len(text) == found.report.splits["train"].kept == 1
     assert len(text.sentences) > 5000

@@ -19,7 +19,7 @@ from tokenizers import models, pre_tokenizers, processors, trainers
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 from regard.text.unigram import train_unigram
-from regard.text.vocabularies import SPECIAL
+from regard.text.vocabularies import SPECIAL_NAMES
 
 KINDS = ("word", "character", "byte", "bpe", "wordpiece", "unigram")
 PIECES = ("bpe", "wordpiece", "unigram")
@@ -101,7 +101,7 @@ def test_words_between_spaces_by_hand() -> None:
     tokenizer = spaced(TOKENISED)
     words = ["=", "'t", ",", "</s>", "a@-@b", "don", "x<unk>y"]
     assert tokenizer.tokens(range(tokenizer.size)) == [
-        *SPECIAL,
+        *SPECIAL_NAMES,
         "▁",
         *(f"▁{word}" for word in words),
     ]
@@ -135,7 +135,7 @@ def test_text_is_composed_and_lowered(kind: str) -> None:
 def test_special_ids_and_size(kind: str) -> None:
     tokenizer = train(kind, KOREAN, vocabulary=60)
     assert (tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end) == (0, 1, 2, 3)
-    assert tokenizer.tokens([0, 1, 2, 3]) == list(SPECIAL)
+    assert tokenizer.tokens([0, 1, 2, 3]) == list(SPECIAL_NAMES)
     assert tokenizer.size == 260 if kind == "byte" else tokenizer.size <= 60
     assert tokenizer.decode([2, *tokenizer.encode("나는 학교에"), 1, 3, 0, 0]) == "나는 학교에"
     assert (tokenizer.decode([]), tokenizer.encode("")) == ("", [])

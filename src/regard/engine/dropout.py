@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.engine import machine
 
-MANY_ELEMENTS = 1 << 17
+MIN_ELEMENTS = 1 << 17
 """With at least this many elements, a CPU draws four random numbers per call of the generator."""
 
 
@@ -43,7 +43,7 @@ def dropout_on_gpu(x: Tensor, p: float) -> Tensor:
 def is_large_on_cpu(x: Tensor, p: float) -> bool:
     if torch.compiler.is_compiling() or x.device.type != "cpu" or x.dtype != torch.float32:
         return False
-    return x.numel() >= MANY_ELEMENTS and has_partial_rate(p) and not machine.made_by_intel()
+    return x.numel() >= MIN_ELEMENTS and has_partial_rate(p) and not machine.made_by_intel()
 
 
 def dropout_on_cpu(x: Tensor, p: float) -> Tensor:

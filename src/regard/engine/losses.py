@@ -119,7 +119,7 @@ def loss_with_closed_gradient(
     return loss_2
 
 
-LOSSES: list[
+LOGIT_LOSSES: list[
     tuple[Callable[[Tensor], bool], Callable[[Tensor, Tensor, float, Equation], Tensor]]
 ] = [
     (is_eager, loss_with_closed_gradient),
@@ -134,7 +134,7 @@ MAX_LOGITS_ON_GPU = 2**28
 """Logits computed together at most; on a GPU many small parts would be slow."""
 
 
-def rows_at_once(hidden_PD: Tensor, vocabulary: int) -> int | None:
+def rows_per_part(hidden_PD: Tensor, vocabulary: int) -> int | None:
     """How many positions to compute together; None if all of them fit."""
     if torch.compiler.is_compiling() or is_plain():
         return None

@@ -1,6 +1,6 @@
 """Products of matrices on a CPU, for `linear` in layers/linear.py.
 
-A kernel of PRODUCTS computes x W^T + b, a kernel of FUSED also its activation. All of them compute
+A kernel of PRODUCTS computes x W^T + b, a kernel of ACTIVATED_PRODUCTS also its activation. All of them compute
 in float32.
 """
 
@@ -19,13 +19,13 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.engine import machine
 
-FEW_ROWS = range(1, 9)
+ROWS_OF_TRANSPOSED_PRODUCT = range(1, 9)
 """Numbers of rows for which a CPU computes W x^T instead of x W^T."""
-LARGE_WEIGHT = 1 << 17
+MIN_WEIGHT_OF_SINGLE_ROW = 1 << 17
 """With at least this many elements of W, W x^T is faster for a single row too."""
-PACKED_WEIGHT = 1 << 16
+MIN_PACKED_WEIGHT = 1 << 16
 """With at least this many elements of W, repacking W into oneDNN's layout pays off."""
-TRAINED_ROWS = 512
+MIN_TRAINED_ROWS = 512
 """With at least this many rows, oneDNN is faster in training."""
 
 ONEDNN_ACTIVATIONS: dict[str, tuple[str, list[float], str]] = {
@@ -80,7 +80,11 @@ def trains_many_rows(x: Tensor, W: Tensor) -> bool:
     """oneDNN is slower for few rows, as a recurrent model has them in each of its many steps."""
     if not (is_eager_on_cpu(x) and torch.is_grad_enabled()):
         return False
-    if x.numel() < TRAINED_ROWS * x.shape[-1] or W.numel() < PACKED_WEIGHT or not W.is_contiguous():
+    if (
+        x.numel() < MIN_TRAINED_ROWS * x.shape[-1]
+        or W.numel() < MIN_PACKED_WEIGHT
+        or not W.is_contiguous()
+    ):
         return False
     return (
         x.dtype == W.dtype == torch.float32 and torch._C._has_mkldnn and not machine.made_by_intel()
@@ -105,7 +109,9 @@ def has_few_rows(x: Tensor, W: Tensor) -> bool:
         return False
     rows = x.numel() // x.shape[-1]
     return (
-        rows in FEW_ROWS and (rows > 1 or W.numel() >= LARGE_WEIGHT) and not machine.made_by_intel()
+        rows in ROWS_OF_TRANSPOSED_PRODUCT
+        and (rows > 1 or W.numel() >= MIN_WEIGHT_OF_SINGLE_ROW)
+        and not machine.made_by_intel()
     )
 
 
@@ -139,7 +145,7 @@ def reads_packed_weight(x: Tensor, W: Tensor) -> bool:
         return False
     return (
         x.numel() > x.shape[-1]
-        and W.numel() >= PACKED_WEIGHT
+        and W.numel() >= MIN_PACKED_WEIGHT
         and x.dtype == W.dtype == torch.float32
     )
 
@@ -179,7 +185,7 @@ PRODUCTS: list[
     (has_few_rows, product_of_few_rows),
 ]
 """x W^T + b."""
-FUSED: list[
+ACTIVATED_PRODUCTS: list[
     tuple[
         Callable[[Tensor, Tensor, str], bool],
         Callable[[Tensor, Tensor, Tensor | None, str], Tensor],

@@ -23,7 +23,7 @@ LayerCarry = tuple[Tensor, Tensor]
 """The state of one LSTM layer: its output h [B, D] and its memory c [B, hidden]."""
 CellStep = Callable[[Tensor, Tensor, Carry], Carry]
 """Wx + b, Uh + b and the state -> the next state: `cell_step` in layers/recurrence.py."""
-Layers = nn.RNN | nn.GRU | nn.LSTM
+TorchRecurrentLayers = nn.RNN | nn.GRU | nn.LSTM
 
 
 def join_directions(last: Carry, directions: int) -> Carry:
@@ -64,7 +64,9 @@ def pack_by_time(x_BSD: Tensor, source: Padded) -> tuple[PackedSequence, Tensor]
     return PackedSequence(data_PD, batch_sizes, sorted_B, rank_B), index_P
 
 
-def read_packed(rnn: Layers, x_BSD: Tensor, source: Padded, step: CellStep) -> tuple[Tensor, Carry]:
+def read_packed(
+    rnn: TorchRecurrentLayers, x_BSD: Tensor, source: Padded, step: CellStep
+) -> tuple[Tensor, Carry]:
     """torch's layers on packed sentences."""
     packed, index_P = pack_by_time(x_BSD, source)
     outputs, last = rnn(packed)
@@ -77,7 +79,7 @@ def read_packed(rnn: Layers, x_BSD: Tensor, source: Padded, step: CellStep) -> t
 
 
 def read_by_cells(
-    rnn: Layers, x_BSD: Tensor, source: Padded, step: CellStep
+    rnn: TorchRecurrentLayers, x_BSD: Tensor, source: Padded, step: CellStep
 ) -> tuple[Tensor, Carry]:
     """Read cell by cell. Unlike the kernels for packed sentences, the kernels depend only on the
     shape, so a CUDA graph can replay them."""
@@ -274,6 +276,6 @@ def lengths_differ(lengths_B: Tensor) -> bool:
     return int(lengths_B.min()) < int(lengths_B.max())
 
 
-LOOPS: list[tuple[Callable[[Tensor], bool], Callable[..., tuple[Tensor, Tensor]]]] = [
+DECODER_LOOPS: list[tuple[Callable[[Tensor], bool], Callable[..., tuple[Tensor, Tensor]]]] = [
     (lengths_differ, loop_over_segments),
 ]

@@ -15,23 +15,25 @@ from torch import Tensor
 
 MAX_MAXIMA = 8
 """Up to this number, repeated maxima are faster than a sort."""
-BLOCK = 64
+SCORES_PER_BLOCK = 64
 """Scores of which a CPU first takes the maximum."""
 
 
 def is_long_on_cpu(scores_BM: Tensor, count: int) -> bool:
     """Whether blocks leave less than half of the scores, since the best of these are searched for
     again."""
-    return scores_BM.device.type == "cpu" and scores_BM.shape[1] >= BLOCK * max(2 * count, BLOCK)
+    return scores_BM.device.type == "cpu" and scores_BM.shape[1] >= SCORES_PER_BLOCK * max(
+        2 * count, SCORES_PER_BLOCK
+    )
 
 
 def best_by_blocks(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """One pass over the scores: the highest are in the blocks with the highest maxima, or in the
     rest."""
-    whole = scores_BM.shape[1] // BLOCK * BLOCK
-    maxima_BN = scores_BM[:, :whole].view(len(scores_BM), -1, BLOCK).amax(-1)
-    first_BW = best_of_few(maxima_BN, count)[1].sort().values * BLOCK
-    index_BK = (first_BW[..., None] + torch.arange(BLOCK)).flatten(1)
+    whole = scores_BM.shape[1] // SCORES_PER_BLOCK * SCORES_PER_BLOCK
+    maxima_BN = scores_BM[:, :whole].view(len(scores_BM), -1, SCORES_PER_BLOCK).amax(-1)
+    first_BW = best_of_few(maxima_BN, count)[1].sort().values * SCORES_PER_BLOCK
+    index_BK = (first_BW[..., None] + torch.arange(SCORES_PER_BLOCK)).flatten(1)
     rest_BK = torch.arange(whole, scores_BM.shape[1]).expand(len(scores_BM), -1)
     index_BK = torch.cat([index_BK, rest_BK], 1)
     values_BW, found_BW = best_of_few(scores_BM.gather(1, index_BK), count)
@@ -77,7 +79,9 @@ def best_by_topk(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values_BW.gather(1, order_BW), index_BW.gather(1, order_BW)
 
 
-BEST: list[tuple[Callable[[Tensor, int], bool], Callable[[Tensor, int], tuple[Tensor, Tensor]]]] = [
+BEST_SCORES: list[
+    tuple[Callable[[Tensor, int], bool], Callable[[Tensor, int], tuple[Tensor, Tensor]]]
+] = [
     (is_long_on_cpu, best_by_blocks),
     (lambda scores_BM, count: count <= MAX_MAXIMA, best_by_maxima),
     (lambda scores_BM, count: True, best_by_topk),

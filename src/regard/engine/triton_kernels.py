@@ -16,12 +16,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-LOGITS = 8192
-POSITIONS = 16
-CACHED = 32
-DRAWN = 1024
-"""Logits of a row, positions of a source, cached positions, calls of a random generator that are
-computed at once."""
+# How much a kernel computes together
+LOGITS_PER_BLOCK = 8192
+POSITIONS_PER_BLOCK = 16
+CACHED_PER_BLOCK = 32
+RANDOM_CALLS_PER_BLOCK = 1024
 
 
 # Cross-entropy
@@ -73,7 +72,7 @@ def loss(logits_PV: Tensor, labels_P: Tensor, epsilon: float, *, gradient: bool)
     plain_P, uniform_P = (torch.empty(positions, device=logits_PV.device) for _ in range(2))
     if positions:
         tensors = logits_PV, labels_P, plain_P, uniform_P
-        _loss[(positions,)](*tensors, epsilon, vocabulary, gradient, LOGITS, num_warps=8)
+        _loss[(positions,)](*tensors, epsilon, vocabulary, gradient, LOGITS_PER_BLOCK, num_warps=8)
     plain = plain_P.sum()
     return torch.stack([(1 - epsilon) * plain + epsilon * uniform_P.sum(), plain])
 
@@ -158,7 +157,9 @@ def scores(q_BA: Tensor, keys_BSA: Tensor, v_A: Tensor, rectified: bool) -> Tens
     rows, length, width = keys_BSA.shape
     e_BS = torch.empty(rows, length, device=q_BA.device)
     block = triton.next_power_of_2(width)
-    _scores[(rows,)](q_BA, keys_BSA, v_A, e_BS, length, width, rectified, block, POSITIONS)
+    _scores[(rows,)](
+        q_BA, keys_BSA, v_A, e_BS, length, width, rectified, block, POSITIONS_PER_BLOCK
+    )
     return e_BS
 
 
@@ -177,7 +178,7 @@ def scores_gradient(
     dq_BA = torch.empty_like(q_BA)
     block = triton.next_power_of_2(width)
     tensors = q_BA, keys_BSA, v_A, de_BS, dq_BA, dkeys_BSA, dv_BA
-    _scores_gradient[(rows,)](*tensors, length, width, rectified, block, POSITIONS)
+    _scores_gradient[(rows,)](*tensors, length, width, rectified, block, POSITIONS_PER_BLOCK)
     return dq_BA
 
 
@@ -255,7 +256,7 @@ def attend_to_cache(
         scale,
         width,
         triton.next_power_of_2(width),
-        CACHED,
+        CACHED_PER_BLOCK,
         exact,
         num_warps=2,
     )
@@ -288,5 +289,7 @@ def kept(like: Tensor, limit: int) -> Tensor:
     calls = -(-like.numel() // 8)
     out = like.new_empty(8 * calls, dtype=torch.uint8)
     seed_1 = torch.randint(2**31, (1,), device=like.device)
-    _kept[(triton.cdiv(calls, DRAWN),)](seed_1, out, calls, limit, DRAWN)
+    _kept[(triton.cdiv(calls, RANDOM_CALLS_PER_BLOCK),)](
+        seed_1, out, calls, limit, RANDOM_CALLS_PER_BLOCK
+    )
     return out[: like.numel()].view(like.shape)

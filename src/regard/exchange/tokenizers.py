@@ -12,7 +12,7 @@ from regard.errors import DataError
 from regard.exchange.folder import Exported, ModelFolder
 from regard.text.templates import Slot, Templates, bert_templates, steps_of, templates_in
 from regard.text.tokenizers import Tokenizer as OurTokenizer
-from regard.text.vocabularies import MARK, SPECIAL
+from regard.text.vocabularies import MARK, SPECIAL_NAMES
 
 TokenizerTree = dict[str, Any]  # a tokenizer.json file
 # texts that a tokenizer must be able to read
@@ -66,7 +66,7 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
     tokens = [name if name in ids else tokens[-1] for name in tokens]
     roles = {
         own: name
-        for own, name, before in zip(SPECIAL, tokens, by_name, strict=True)
+        for own, name, before in zip(SPECIAL_NAMES, tokens, by_name, strict=True)
         if name != before
     }
     templates = written = templates_in(tree)

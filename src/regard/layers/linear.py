@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from regard.engine import first_that_applies
 from regard.engine.dropout import DROPOUT
-from regard.engine.products import FUSED, PRODUCTS
+from regard.engine.products import ACTIVATED_PRODUCTS, PRODUCTS
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": lambda x: x,
@@ -39,7 +39,7 @@ class Linear(nn.Linear):
     """f(x W^T + b), with the name of an activation f from `ACTIVATIONS`."""
 
     def forward(self, x: Tensor, activation: str = "none") -> Tensor:
-        if product := first_that_applies(FUSED, x, self.weight, activation):
+        if product := first_that_applies(ACTIVATED_PRODUCTS, x, self.weight, activation):
             return product(x, self.weight, self.bias, activation)
         return ACTIVATIONS[activation](linear(x, self.weight, self.bias))
 

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.data.batches import Padded
 from regard.engine import first_that_applies
 from regard.engine.recurrence import (
-    LOOPS,
+    DECODER_LOOPS,
     LSTM_CELLS,
     LSTM_LAYERS,
     RECURRENT_ENCODERS,
@@ -177,7 +177,7 @@ def unroll(
     `steps` gives the function of one step, for the memory that it attends to. `lengths_B` are those
     of the targets, on the host. Values on padding are arbitrary.
     """
-    if loop := first_that_applies(LOOPS, lengths_B):
+    if loop := first_that_applies(DECODER_LOOPS, lengths_B):
         return loop(steps, words_BTG, carry, memory, lengths_B)
     step = steps(memory)
     states = []

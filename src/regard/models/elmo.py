@@ -17,7 +17,7 @@ from regard.layers.recurrence import LSTMLayer, reversal
 from regard.models.base import Contextual, ModelConfig, Output, Presets, rate_of_recurrence
 from regard.text.spelling import CHARACTER_IDS
 
-FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+PUBLISHED_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 """Filters of the published model: width and number."""
 
 
@@ -128,7 +128,9 @@ class CharacterCNN(nn.Module):
         super().__init__()
         self.register_buffer("characters_VC", characters_VC, persistent=False)
         self.embedding = nn.Embedding(CHARACTER_IDS, config.characters, padding_idx=0)
-        filters = [(size, max(1, count * config.filters // 2048)) for size, count in FILTERS]
+        filters = [
+            (size, max(1, count * config.filters // 2048)) for size, count in PUBLISHED_FILTERS
+        ]
         self.convolutions = nn.ModuleList(
             nn.Conv1d(config.characters, count, size) for size, count in filters
         )

@@ -15,10 +15,10 @@ from regard.models.base import real_BL
 from regard.models.elmo import distinct_words
 from regard.text.spelling import WORD_BEGINS
 
-ORDERS = (1, 2, 3)  # tokens of an n-gram
-FACTOR, MODULUS = 1_000_003, 2**31 - 1  # of the hash
-AFFIXES = (1, 2, 3, 4, 6)  # bytes at the beginning or at the end of a word
-ITERATIONS, HISTORY = 100, 5  # of L-BFGS
+NGRAM_LENGTHS = (1, 2, 3)  # tokens of an n-gram
+HASH_FACTOR, HASH_MODULUS = 1_000_003, 2**31 - 1  # of the hash
+AFFIX_LENGTHS = (1, 2, 3, 4, 6)  # bytes at the beginning or at the end of a word
+LBFGS_ITERATIONS, LBFGS_HISTORY = 100, 5  # of L-BFGS
 Compared = Literal["classes", "similarity"]
 """How two texts are compared: for classes, what is in one of them alone has weights of its own for
 each of the two."""
@@ -39,14 +39,14 @@ class WordSeparators(NamedTuple):
     special: frozenset[int]  # tokens around a text, such as <s>
 
 
-def hashes(ids_BL: Tensor, n: int) -> Tensor:
+def ngram_hashes(ids_BL: Tensor, n: int) -> Tensor:
     """The hash of the n-gram from each position on; beyond the end it reads zeros: [B, L].
 
     key = (key * 1000003 + token) mod (2**31 - 1), from n on.
     """
     key_BL = torch.full_like(ids_BL, n)
     for offset in range(n):
-        key_BL = (key_BL * FACTOR + F.pad(ids_BL, (0, offset))[:, offset:]) % MODULUS
+        key_BL = (key_BL * HASH_FACTOR + F.pad(ids_BL, (0, offset))[:, offset:]) % HASH_MODULUS
     return key_BL
 
 
@@ -60,9 +60,9 @@ def word_hashes(ids_BL: Tensor, is_space_BL: Tensor) -> tuple[Tensor, Tensor, Te
     for ids_B, is_space_B, is_end_B in zip(
         ids_BL.unbind(1), is_space_BL.unbind(1), ends_BL.unbind(1), strict=True
     ):
-        word_B = torch.where(is_space_B, 0, (word_B * FACTOR + ids_B) % MODULUS)
+        word_B = torch.where(is_space_B, 0, (word_B * HASH_FACTOR + ids_B) % HASH_MODULUS)
         words.append(word_B)
-        pairs.append(torch.where(before_B > 0, (before_B * FACTOR + word_B) % MODULUS, 0))
+        pairs.append(torch.where(before_B > 0, (before_B * HASH_FACTOR + word_B) % HASH_MODULUS, 0))
         before_B = torch.where(is_end_B, word_B, before_B)
     pairs_BL = torch.stack(pairs, 1)
     return torch.stack(words, 1), pairs_BL, ends_BL, ends_BL & (pairs_BL > 0)
@@ -120,8 +120,8 @@ class LinearModel(nn.Module):
         b = torch.zeros(self.W.shape[1], requires_grad=True)
         optimiser = torch.optim.LBFGS(
             [w, b],
-            max_iter=ITERATIONS,
-            history_size=HISTORY,
+            max_iter=LBFGS_ITERATIONS,
+            history_size=LBFGS_HISTORY,
             line_search_fn="strong_wolfe",
             tolerance_change=1e-5,
         )
@@ -165,7 +165,7 @@ class NgramModel(LinearModel):
     ) -> None:
         """`compared`: how two texts are compared; None for a single text."""
         blocks = {None: 1, "similarity": 2, "classes": 4}[compared]
-        kinds = len(ORDERS) + (0 if words is None or compared is None else 2)
+        kinds = len(NGRAM_LENGTHS) + (0 if words is None or compared is None else 2)
         super().__init__(blocks * rows + (0 if compared is None else 2 * kinds), outputs)
         self.rows = rows
         self.words = words
@@ -185,8 +185,8 @@ class NgramModel(LinearModel):
             ids_BL = ids_BL.masked_fill(torch.isin(ids_BL, special), space)
         keys = []
         is_whole = []
-        for n in ORDERS:
-            keys.append(hashes(ids_BL, n))
+        for n in NGRAM_LENGTHS:
+            keys.append(ngram_hashes(ids_BL, n))
             is_whole.append(place_L <= text.lengths_B[:, None] - n)
             for offset in range(1, n - 1):
                 is_whole[-1] = is_whole[-1] & (F.pad(ids_BL, (0, offset))[:, offset:] != space)
@@ -234,7 +234,7 @@ class NgramModel(LinearModel):
 
     def normalised(self, keys_BK: Tensor, values_BK: Tensor) -> Tensor:
         """Vectors of n-grams of tokens and vectors of words, both of length 1."""
-        is_word_BK = keys_BK >= len(ORDERS) * self.rows
+        is_word_BK = keys_BK >= len(NGRAM_LENGTHS) * self.rows
         return F.normalize(values_BK * is_word_BK, dim=1) + F.normalize(
             values_BK * ~is_word_BK, dim=1
         )
@@ -276,7 +276,7 @@ class WindowModel(LinearModel):
         real_BL_ = real_BL(text)
         lower_BL = lower_P[index_BL] * real_BL_
         shape_BL = shape_P[index_BL] * real_BL_
-        around = {offset: moved(lower_BL, offset) for offset in range(-3, 4)}
+        around = {offset: shifted(lower_BL, offset) for offset in range(-3, 4)}
         keys = [*around.values()]
         keys += [
             hash_of(torch.stack([around[offset], around[offset + 1]], -1))
@@ -286,12 +286,14 @@ class WindowModel(LinearModel):
             hash_of(torch.stack([around[offset + by] for by in range(3)], -1))
             for offset in range(-2, 1)
         ]
-        keys += [moved(shape_BL, offset) for offset in (-1, 0, 1)]
+        keys += [shifted(shape_BL, offset) for offset in (-1, 0, 1)]
         keys += [
             own_P[index_BL] for own_P in (hash_of(characters_PC), *affixes(lower(characters_PC)))
         ]
         numbers_K = torch.arange(1, len(keys) + 1, device=text.ids_BL.device)
-        keys_BLK = (torch.stack(keys, -1) * FACTOR + numbers_K * 7919) % MODULUS % len(self.W)
+        keys_BLK = (
+            (torch.stack(keys, -1) * HASH_FACTOR + numbers_K * 7919) % HASH_MODULUS % len(self.W)
+        )
         return keys_BLK, torch.ones_like(keys_BLK, dtype=self.W.dtype)
 
     def fitted_features(self, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
@@ -307,11 +309,11 @@ def hash_of(values_PC: Tensor) -> Tensor:
     """
     key_P = torch.ones_like(values_PC[..., 0])
     for value_P in values_PC.unbind(-1):
-        key_P = torch.where(value_P > 0, (key_P * FACTOR + value_P) % MODULUS, key_P)
+        key_P = torch.where(value_P > 0, (key_P * HASH_FACTOR + value_P) % HASH_MODULUS, key_P)
     return key_P
 
 
-def moved(values_BL: Tensor, by: int) -> Tensor:
+def shifted(values_BL: Tensor, by: int) -> Tensor:
     """At each position the value `by` positions after it; 0 beyond the ends."""
     length = values_BL.shape[1]
     return F.pad(values_BL, (3, 3))[:, 3 + by : 3 + by + length]
@@ -340,11 +342,11 @@ def shapes(characters_PC: Tensor) -> Tensor:
 
 
 def affixes(characters_PC: Tensor) -> list[Tensor]:
-    """The hashes of the first and of the last bytes of each word, for each of AFFIXES; 0 if it has
+    """The ngram_hashes of the first and of the last bytes of each word, for each of AFFIX_LENGTHS; 0 if it has
     no more bytes."""
     bytes_P = (characters_PC > 0).sum(1) - 2
     found = []
-    for size in AFFIXES:
+    for size in AFFIX_LENGTHS:
         is_longer_P = bytes_P > size
         place_P1 = (
             (bytes_P - size).clamp(min=0)[:, None]

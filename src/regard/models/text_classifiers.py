@@ -22,6 +22,7 @@ from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
 from regard.models.base import Contextual, ModelConfig, Presets, rate_of_recurrence, real_BL
 from regard.models.elmo import CharacterCNN, ELMoConfig
+from regard.models.ngrams import NGRAM_LENGTHS
 
 
 class BiLSTMConfig(ModelConfig):
@@ -138,7 +139,6 @@ class CNNConfig(ModelConfig):
         return 3e-3
 
 
-NGRAMS = (1, 2, 3)  # tokens of an n-gram
 NGRAM_WIDTH = 8  # of its vector
 
 
@@ -206,7 +206,7 @@ def bag_of(text: Padded, table: nn.Embedding) -> Tensor:
     place_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
     keys = []
     whole = []
-    for n in NGRAMS:
+    for n in NGRAM_LENGTHS:
         key_BL = torch.full_like(text.ids_BL, n)
         for offset in range(n):
             key_BL = (key_BL * 1_000_003 + F.pad(text.ids_BL, (0, offset))[:, offset:]) % (

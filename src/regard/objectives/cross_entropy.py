@@ -52,7 +52,7 @@ class VocabularyLoss(Objective):
         once."""
         weights = list(self.model.output.parameters())
         vocabulary = max(weight.shape[0] for weight in weights)
-        if rows := losses.rows_at_once(hidden_PD, vocabulary):
+        if rows := losses.rows_per_part(hidden_PD, vocabulary):
             return losses.loss_in_parts(self.loss, rows, hidden_PD, labels_P, weights)
         return self.loss(hidden_PD, labels_P)
 
@@ -63,7 +63,7 @@ class VocabularyLoss(Objective):
             x_PD, last = self.model.output.last_layer(hidden_PD)
             return loss_of_last_layer(x_PD, last, labels_P, smoothing)
         logits_PV = self.model.readout(hidden_PD)
-        if loss_of_logits := first_that_applies(losses.LOSSES, logits_PV):
+        if loss_of_logits := first_that_applies(losses.LOGIT_LOSSES, logits_PV):
             return loss_of_logits(logits_PV, labels_P, smoothing, smoothed_loss)
         exact_PV = logits_PV.to(torch.promote_types(logits_PV.dtype, torch.float32))
         return smoothed_loss(exact_PV.log_softmax(-1), labels_P, smoothing)

@@ -9,7 +9,7 @@ from regard.config import Tree, apply_overrides
 from regard.errors import ConfigError
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.recipes.resolved import ResolvedRecipe, with_training
-from regard.search.config import MAX_BEAM, SAMPLING
+from regard.search.config import MAX_BEAM, SAMPLING_FIELDS
 from regard.tasks import TASKS
 
 CHANGEABLE_AFTER_TRAINING = ("search", "evaluation", "data.encoding")
@@ -102,12 +102,12 @@ def _leave_sampling(search: Tree, options: SearchOptions) -> None:
     """Drop the settings of sampling that the options do not name, if they ask a run that samples
     for a beam or for `search.sample=false`."""
     paths = options.paths
-    given = [name for name in SAMPLING if f"search.{name}" in paths]
+    given = [name for name in SAMPLING_FIELDS if f"search.{name}" in paths]
     asks_for_beam = options.beam is not None or "search.beam" in paths
     if "search.sample" not in paths and not given and asks_for_beam:
         search["sample"] = False
     if search.get("sample") is False:
-        for name in SAMPLING:
+        for name in SAMPLING_FIELDS:
             if name not in given:
                 search.pop(name, None)
 

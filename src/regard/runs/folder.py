@@ -22,14 +22,14 @@ from filelock import FileLock, Timeout
 
 from regard import __version__
 from regard.errors import CheckpointError
-from regard.text.writing import PARTIAL, remove_partial_files, write_file, writing
+from regard.text.writing import PARTIAL_NAME, remove_partial_files, write_file, writing
 
 FORMAT = 3
 """Version of the folder's layout; older ones stay readable. Since 3 the checksums of a checkpoint
 name their hash."""
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
 """Libraries whose versions environment.json has."""
-LEFT_BEHIND = re.compile(rf"\.lock|{PARTIAL.pattern}")
+LEFT_BEHIND = re.compile(rf"\.lock|{PARTIAL_NAME.pattern}")
 """What a killed process may leave in a folder."""
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from regard.config import Config
 
 Normalisation = Literal["none", "mean", "wu", "reward"]  # how log P is normalised for length
-SAMPLING = ("temperature", "top_k", "top_p")  # fields for sampling only
+SAMPLING_FIELDS = ("temperature", "top_k", "top_p")  # fields for sampling only
 MAX_BEAM = 1000  # the largest beam
 LARGEST_VALUES = {
     "coverage_penalty": 100,
@@ -87,12 +87,14 @@ class SearchConfig(Config):
         if not isinstance(tree, dict):
             return tree
         tree = {
-            name: value for name, value in tree.items() if value is not None or name not in SAMPLING
+            name: value
+            for name, value in tree.items()
+            if value is not None or name not in SAMPLING_FIELDS
         }
         return {"beam": 1} | tree if tree.get("sample") is True else tree
 
     @field_validator(
-        "beam", "nbest", "banned", "prefix", "max_length", "min_length_ratio", *SAMPLING
+        "beam", "nbest", "banned", "prefix", "max_length", "min_length_ratio", *SAMPLING_FIELDS
     )
     @classmethod
     def _fits_the_others(cls, value: object, others: ValidationInfo) -> object:
@@ -124,7 +126,9 @@ class SearchConfig(Config):
                 )
             # The default is allowed: a run stores its whole resolved recipe.
             case _ if (
-                name in SAMPLING and samples is False and value != cls.model_fields[name].default
+                name in SAMPLING_FIELDS
+                and samples is False
+                and value != cls.model_fields[name].default
             ):
                 problem = f"only sampling uses {name}: set sample: true, or leave {name} out"
             case _:

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.data.batches import real_positions
 from regard.engine import first_that_applies
 from regard.engine.live_rows import has_none
-from regard.engine.top_scores import BEST
+from regard.engine.top_scores import BEST_SCORES
 from regard.errors import DecodeError
 from regard.layers.attention import Recording
 from regard.models.base import Generator
@@ -117,7 +117,7 @@ def penalise_repetition(log_p_BWV: Tensor, history_BWT: Tensor, theta: float) ->
 def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The highest scores of each row and their indices, in descending order; of equal scores the
     first comes first. May overwrite the scores."""
-    if faster := first_that_applies(BEST, scores_BM, count):
+    if faster := first_that_applies(BEST_SCORES, scores_BM, count):
         return faster(scores_BM, count)
     values_BM, index_BM = scores_BM.sort(descending=True, stable=True)
     return values_BM[:, :count], index_BM[:, :count]

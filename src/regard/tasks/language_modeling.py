@@ -68,7 +68,7 @@ from regard.tasks.views import TextVectors, Views
 from regard.tasks.written import SourceBatch, WrittenTexts, decode_tokens, wording_of
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers
-from regard.text.vocabularies import SPECIAL
+from regard.text.vocabularies import SPECIAL_NAMES
 
 PROMPT_WORDS = 5
 """Words that a sample of a validation begins with."""
@@ -145,7 +145,7 @@ class LanguageModeling(Task):
     def learn_tokenizers(
         cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
     ) -> Tokenizers:
-        return learn_text_tokenizer(recipe, train, base, SPECIAL)
+        return learn_text_tokenizer(recipe, train, base, SPECIAL_NAMES)
 
     @classmethod
     def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> RawEncoding:

@@ -61,7 +61,7 @@ from regard.tasks.task import Metrics, Network, Start, Task, set_first_bias
 from regard.tasks.views import TextVectors, Views
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer, Tokenizers
-from regard.text.vocabularies import MASKING
+from regard.text.vocabularies import MASKING_NAMES
 
 GAP = "[MASK]"
 """How a gap is typed, whatever the vocabulary calls it."""
@@ -152,7 +152,7 @@ class MaskedLanguageModeling(Task):
     def learn_tokenizers(
         cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
     ) -> Tokenizers:
-        return learn_text_tokenizer(recipe, train, base, MASKING)
+        return learn_text_tokenizer(recipe, train, base, MASKING_NAMES)
 
     @classmethod
     def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> RawEncoding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-CONTINUED = "‿"
+CONTINUATION_SIGN = "‿"
 """Shown for a token that holds only the last bytes of a character."""
 _PLAIN = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
 _OTHERS = iter(range(0x100, 0x200))
@@ -39,4 +39,4 @@ def characters_of_bytes(tokens: Sequence[str], special: Sequence[bool]) -> list[
     for character in data.decode("utf-8", "surrogateescape"):
         pieces[owners[start]] += "\ufffd" if "\ud800" <= character <= "\udfff" else character
         start += len(character.encode("utf-8", "surrogateescape"))
-    return [piece or CONTINUED for piece in pieces]
+    return [piece or CONTINUATION_SIGN for piece in pieces]

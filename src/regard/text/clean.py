@@ -18,24 +18,24 @@ Detokenise = bool | Literal["fr"]
 ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 JOINED_SIGN = re.compile(r" ?@([-,./:])@ ?")
 """How Moses and others mark a sign between two parts of a word: `state @-@ of`, `1 @,@ 000`."""
-ENDING = re.compile(r"(?<=\w) (['’](?:s|m|d|t|re|ve|ll)|n['’]t)\b(?!['’])", re.IGNORECASE)
+SEPARATED_ENDING = re.compile(r"(?<=\w) (['’](?:s|m|d|t|re|ve|ll)|n['’]t)\b(?!['’])", re.IGNORECASE)
 """An English ending after a space: `it 's`, `do n't`, `don 't`."""
 ELISION = re.compile(
     r"\b((?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|aujourd|dell|all|nell|dall|sull|un|quest|quell)['’]) (?=\w)",
     re.IGNORECASE,
 )
 """A French or Italian word without its last vowel, before a space: `l' homme`, `dell' arte`."""
-STOP = re.compile(r"(?<=[\w\"'’”»)\]]) [.,](?= |$)")
+SEPARATED_STOP = re.compile(r"(?<=[\w\"'’”»)\]]) [.,](?= |$)")
 BEFORE_CLOSING_SIGN = re.compile(r" +(?=[.,?!:;%)\]}…](?: |$|[.,?!:;%)\]}…\"'’”]))")
 BEFORE_CLOSING_SIGN_IN_FRENCH = re.compile(r" +(?=[.,)\]}…](?: |$|[.,)\]}…\"'’”]))")
 AFTER_OPENING_SIGN = re.compile(r"(?:(?<=^)|(?<= ))([(\[{¿¡]) +")
 QUOTES = re.compile(r'(?:^|(?<= ))" +(.+?) +"(?= |$|[.,?!:;)])')
 GUILLEMETS = re.compile(r"« +(.+?) +»")
-TOKENISED = {
+TOKENISATION_SIGNS = {
     JOINED_SIGN: ("@",),
-    ENDING: (" '", " ’", " n'", " n’", " N'"),
+    SEPARATED_ENDING: (" '", " ’", " n'", " n’", " N'"),
     ELISION: ("' ", "’ "),
-    STOP: (" .", " ,"),
+    SEPARATED_STOP: (" .", " ,"),
 }
 """Patterns that plain text does not have, with parts that each match contains, which are found
 faster. Other spaces before a sign may be French."""
@@ -74,7 +74,7 @@ def detokenised(text: str, *, french: bool = False) -> str:
     """The text without the spaces that a tokeniser has put around signs. Plain text without such
     spaces stays."""
     text = JOINED_SIGN.sub(r"\1", text)
-    text = ENDING.sub(r"\1", text)
+    text = SEPARATED_ENDING.sub(r"\1", text)
     text = ELISION.sub(r"\1", text)
     text = QUOTES.sub(r'"\1"', text)
     if not french:
@@ -96,7 +96,9 @@ def token_in(text: str) -> str | None:
     """The first place of a text that shows that it was split into tokens, with the words around
     it."""
     text = ENTITY.sub(_character, text) if "&" in text else text
-    likely = [sign for sign, parts in TOKENISED.items() if any(part in text for part in parts)]
+    likely = [
+        sign for sign, parts in TOKENISATION_SIGNS.items() if any(part in text for part in parts)
+    ]
     matches = [match for sign in likely if (match := sign.search(text))]
     if not matches:
         return None

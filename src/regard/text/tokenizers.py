@@ -23,7 +23,7 @@ from regard.text.normalise import Clusters, Span, fold_white_space, nfc, trimmed
 from regard.text.sentencepiece import convert_sentencepiece
 from regard.text.spelling import Token, UnknownWord, letters_of
 from regard.text.templates import Slot, Templates, bert_templates, steps_of, templates_in
-from regard.text.vocabularies import MARK, SPECIAL, UNK, train_vocabulary
+from regard.text.vocabularies import MARK, SPECIAL_NAMES, UNK, train_vocabulary
 
 _ALIASES = (
     ("<pad>", "[PAD]", "<PAD>", "<|pad|>", "<|padding|>"),
@@ -48,7 +48,7 @@ class TokenizerConfig(Config):
     """Where `word` splits. `punctuation`: letters, digits and every punctuation mark are words of
     their own. `spaces`: only at spaces, for text that is tokenised already; `<unk>` in the text is
     then the unknown token."""
-    vocabulary: int = Field(8000, ge=len(SPECIAL) + 1)
+    vocabulary: int = Field(8000, ge=len(SPECIAL_NAMES) + 1)
     """Largest size, including the special tokens. `byte` always has 256 and those."""
     joint: bool = True
     """One vocabulary for both sides, or one each."""
@@ -101,7 +101,7 @@ def special_names(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> l
         for name, token in part.items()
         if token["tokens"]
     }
-    return [used.get(own, name) for own, name in zip(SPECIAL, names, strict=True)]
+    return [used.get(own, name) for own, name in zip(SPECIAL_NAMES, names, strict=True)]
 
 
 class Tokenizer:
@@ -140,7 +140,7 @@ class Tokenizer:
 
     @classmethod
     def train(
-        cls, config: TokenizerConfig, texts: Iterable[str], special: Sequence[str] = SPECIAL
+        cls, config: TokenizerConfig, texts: Iterable[str], special: Sequence[str] = SPECIAL_NAMES
     ) -> Tokenizer:
         """Learn a vocabulary. The texts are iterated twice and never held, so they must not be an
         iterator."""
@@ -358,7 +358,7 @@ class Tokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each token as the vocabulary spells it; `token_ids` is the inverse."""
-        return [self._tokenizer.id_to_token(token) or SPECIAL[UNK] for token in ids]
+        return [self._tokenizer.id_to_token(token) or SPECIAL_NAMES[UNK] for token in ids]
 
     def token_ids(self, tokens: Sequence[str]) -> list[int]:
         ids: list[int] = []
@@ -468,7 +468,7 @@ def train_tokenizers(
     config: TokenizerConfig,
     texts: Mapping[str, Sequence[str]],
     base: Path,
-    special: Sequence[str] = SPECIAL,
+    special: Sequence[str] = SPECIAL_NAMES,
     normalise: Callable[[str], str] = str,
 ) -> Tokenizers:
     """The tokenizers of the columns: read from the files that the config names (relative to

@@ -34,15 +34,15 @@ from regard.text.unigram import train_unigram
 
 # ids of the special tokens in every vocabulary that is trained here
 PAD, UNK, BEGIN, END = (0, 1, 2, 3)
-SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the special tokens, in the order of their ids
-MASKING = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SPECIAL_NAMES = ("<pad>", "<unk>", "<s>", "</s>")  # the special tokens, in the order of their ids
+MASKING_NAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 """The special tokens of BERT, in the same order, and the mask token."""
 MARK = "▁"
 PUNCTUATION = """.,;:?!…。．，、；：？！"“”"""
 """Signs that may follow a word of a story without belonging to it, in ASCII and in East Asian
 width."""
 # share of the text whose characters a small vocabulary must have (SentencePiece's default)
-COVERAGE = 0.9995
+CHARACTER_COVERAGE = 0.9995
 
 _ASIDE = "\u2000"
 """Placeholder while space and mark are swapped. NFC turns it into U+2002, so no composed text holds
@@ -126,7 +126,7 @@ def train_vocabulary(
 def train_story_words(texts: Iterable[str], size: int, lowercase: bool) -> Tokenizer:
     """The words of stories, questions and answers, without marks. Punctuation at the end of a word
     is dropped; a comma between two words without a space stays."""
-    pipeline = Tokenizer(models.WordLevel(_numbered(SPECIAL, ()), SPECIAL[UNK]))
+    pipeline = Tokenizer(models.WordLevel(_numbered(SPECIAL_NAMES, ()), SPECIAL_NAMES[UNK]))
     case = [normalizers.Lowercase()] if lowercase else []
     punctuation = normalizers.Replace(Regex(rf"[{PUNCTUATION}]+(\s|$)"), " ")
     pipeline.normalizer = normalizers.Sequence([normalizers.NFC(), *case, punctuation])
@@ -135,11 +135,12 @@ def train_story_words(texts: Iterable[str], size: int, lowercase: bool) -> Token
     for text, times in Counter(texts).items():  # stories share most of their sentences
         for word in _split(pipeline, text):
             counts[word] += times
-    words = _ranked(counts)[: size - len(SPECIAL)]
+    words = _ranked(counts)[: size - len(SPECIAL_NAMES)]
     pipeline.model = models.WordLevel(
-        _numbered(SPECIAL, (word for word in words if word not in SPECIAL)), SPECIAL[UNK]
+        _numbered(SPECIAL_NAMES, (word for word in words if word not in SPECIAL_NAMES)),
+        SPECIAL_NAMES[UNK],
     )
-    return with_special(pipeline, SPECIAL)
+    return with_special(pipeline, SPECIAL_NAMES)
 
 
 def with_special(pipeline: Tokenizer, special: Sequence[str]) -> Tokenizer:
@@ -209,9 +210,9 @@ def _ranked(counts: Counter[str]) -> list[str]:
 
 
 def common_characters(characters: Counter[str]) -> list[str]:
-    """The most frequent characters, as many as COVERAGE needs."""
+    """The most frequent characters, as many as CHARACTER_COVERAGE needs."""
     ranked = _ranked(characters)
-    needed = COVERAGE * characters.total()
+    needed = CHARACTER_COVERAGE * characters.total()
     covered = accumulate((characters[character] for character in ranked), initial=0)
     return [
         character for character, before in zip(ranked, covered, strict=False) if before < needed
@@ -219,7 +220,7 @@ def common_characters(characters: Counter[str]) -> list[str]:
 
 
 def _alphabet(characters: Counter[str], size: int, special: int) -> list[str]:
-    """All characters; or, if those would fill more than half the vocabulary, the ones that COVERAGE
+    """All characters; or, if those would fill more than half the vocabulary, the ones that CHARACTER_COVERAGE
     needs."""
     ranked = _ranked(characters) if len(characters) <= size // 2 else common_characters(characters)
     least = len(ranked) + special

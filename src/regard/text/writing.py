@@ -20,7 +20,7 @@ NEEDED = re.compile(
     r"recipe\.yaml|environment\.json|tokenizer(\.\w+)?\.json|metrics\.jsonl|best|last|checkpoints/.*"
 )
 """The files of a run folder that no output may replace."""
-PARTIAL = re.compile(r"\..+\.(\d+)\.partial")
+PARTIAL_NAME = re.compile(r"\..+\.(\d+)\.partial")
 """The names that `atomic_file` gives to incomplete files, which contain the number of the
 process."""
 
@@ -67,7 +67,7 @@ def remove_partial_files(folder: Path) -> None:
     killed."""
     for path in folder.glob(".*.partial"):
         if (
-            (left := PARTIAL.fullmatch(path.name))
+            (left := PARTIAL_NAME.fullmatch(path.name))
             and path.is_file()
             and not _is_alive(int(left[1]))
         ):
