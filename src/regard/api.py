@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from regard.config import Tree
 from regard.data.inputs import Given
@@ -32,7 +33,7 @@ from regard.inference.evaluation import (
     prediction_files,
 )
 from regard.inference.inputs import read_inputs, read_prefixes
-from regard.inference.loaded_model import AnyModel, LoadedModel, Precision, load_model
+from regard.inference.loaded_model import LoadedModel, Precision, load_model
 from regard.inference.predictions import Predictions, Skipped, predict_chunks
 from regard.inference.whole_file import (
     PieceOutput,
@@ -55,7 +56,7 @@ from regard.recipes.search_options import SearchOptions, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import examples_of, later_step, measured_on, noted
 from regard.runs.run import Run
-from regard.search.external import ExternalModel
+from regard.search.external import AnyModel, ExternalModel
 from regard.tasks.answers import summed
 from regard.tasks.classification import Classified
 from regard.tasks.views import TextVectors
@@ -608,10 +609,10 @@ class TrainedRun(Run):
 
     def __init__(self, folder: str | Path, *, checked: bool = True) -> None:
         super().__init__(folder, checked=checked)
-        self._kept_models: dict[tuple[Path, str], Any] = {}
+        self._kept_models: dict[tuple[Path, str], nn.Module] = {}
         """At most one, by its checkpoint and device; also for this run under other recipes."""
 
-    def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> Any:
+    def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> nn.Module:
         folder = self.checkpoint(checkpoint or "best")
         device = device or "auto"
         if (folder, device) not in self._kept_models:
@@ -646,12 +647,14 @@ class Loaded(TrainedRun):
         self._task = run.task
         self.loaded = loaded
 
-    def load_model(self, checkpoint: str | None = None, device: str | None = None) -> Any:
+    def load_model(self, checkpoint: str | None = None, device: str | None = None) -> nn.Module:
         """The model; another checkpoint or device than what it was loaded with is refused."""
-        if self.loaded.precision == "int8":
+        model = self.loaded.model
+        if isinstance(model, ExternalModel):
             what = "int8, which CTranslate2 computes, can only predict, evaluate and score"
             raise DecodeError(what, where="precision", hint="load the run with fp32")
-        return self.predictor(checkpoint, device)
+        self.loaded.check(checkpoint, device)
+        return model
 
     def predictor(self, checkpoint: str | None = None, device: str | None = None) -> AnyModel:
         """The model, or with int8 that of CTranslate2; another checkpoint or device than at first

@@ -67,7 +67,7 @@ class _RawTask(Task):
     name = "raw"
     vocabularies = ("text",)
     sentences: Any = None
-    special: Any = SPECIAL
+    special: Any = SPECIAL_NAMES
 
     @classmethod
     def learn_tokenizers(cls, recipe: Any, train: Any, base: Path) -> Tokenizers:

@@ -316,7 +316,7 @@ def _paper(run: Run) -> Findings:
             for word, p in zip(mask["words"][:3], mask["probabilities"][:3], strict=True)
         ]
         gaps.append([" ".join(texts), "  ".join(words)])
-    model = run.load_model()
+    model: Any = run.load_model()
     gap_answers = cast(FilledGaps, run.task.views.gaps)
     row = gap_answers.framed(model, Example({"first": first, "second": seconds[0]}, "input"))
     ids = torch.tensor(row.ids)

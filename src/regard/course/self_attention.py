@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from itertools import product
 from random import Random
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -152,7 +153,7 @@ def _matrices(run: Run) -> Findings:
     explanation = explain(run, "a b c d e", target="e d c b a", device="cpu")
     model = run.load_model()
     name = ATTENTION_MODULES["decoder"]
-    attention: MultiHeadAttention = model.get_submodule(name)
+    attention = cast(MultiHeadAttention, model.get_submodule(name))
     with torch.inference_mode(), module_calls(model, [f"{name}.W_Q"]) as calls:
         model(explanation.batch)
         [((x_1LD,), q_1LD)] = calls[f"{name}.W_Q"]
@@ -247,7 +248,7 @@ def _pruned(lab: Lab, whole: Run) -> Findings:
 
 
 def _without_head(run: Loaded, name: str, head: int) -> float:
-    attention = run.load_model().get_submodule(name)
+    attention: Any = run.load_model().get_submodule(name)
     weight = attention.W_O.weight.data
     width = attention.W_O.weight.shape[1] // attention.heads
     kept = weight.clone()

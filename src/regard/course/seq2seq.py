@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain, groupby, product
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import torch
@@ -139,7 +140,7 @@ def _probed_vector(lab: Lab, run: Run) -> Findings:
     random = Random(1)
     length = 12
     rows = [[random.choice(SYMBOLS) for _ in range(length)] for _ in range(lab.few(4000))]
-    model = run.load_model()
+    model: Any = run.load_model()
     trained = len(rows) * 3 // 4
     letters = SYMBOLS[:8]
     with torch.inference_mode():
@@ -336,7 +337,7 @@ def _taught(
     )
     own = _right(run, pairs)
     right = list[list[bool]]()
-    model = run.load_model()
+    model: Any = run.load_model()
     for _, group in groupby(pairs, key=lambda pair: len(pair[0])):
         batch = pair_batch(run, *zip(*group, strict=True))
         with torch.inference_mode():

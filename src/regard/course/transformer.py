@@ -70,7 +70,7 @@ def _masks(run: Run) -> Findings:
     """Show who may look at whom in a batch of test sentences of unequal lengths, as the model
     computes it."""
     test = examples_of(run, "test")
-    model = run.load_model()
+    model: Any = run.load_model()
     parts = Findings()
     by_length = np.argsort(test.lengths, kind="stable")
     batch = test.batch(by_length[[0, len(by_length) // 4, len(by_length) // 2]])
@@ -99,7 +99,7 @@ def _masks(run: Run) -> Findings:
 def _stages(run: Run) -> Findings:
     """Show the output of every part of the model for "a b c d", with shape, mean and deviation, and
     which part reads which."""
-    model = run.load_model()
+    model: Any = run.load_model()
     rows = list[list[Any]]()
     made = dict[Any, str]()
 
@@ -162,7 +162,7 @@ def _forward(run: Run) -> Findings:
     """The encoder's first block for "a b c d", computed here from its weights, a matrix for each
     stage."""
     text = "a b c d"
-    model = run.load_model()
+    model: Any = run.load_model()
     source = source_tokens(run, [text])
     block = model.encoder[0]
     attention = block.self_attention

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import islice, product
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from regard.api import Run, explain, features, load, vectors
 from regard.config import Tree
 from regard.course.lab import MODEL_TITLES, Findings, Lab, built_in, flat, text_recipe, training_of
 from regard.data.corpora import AmbiguousSentence, Part, meanings
+from regard.models.base import Contextual
 from regard.views.report import Cell, Curves, Numbers, Series, Table
 
 WORD_BLOCK_SIZES: Tree = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0}
@@ -122,7 +123,7 @@ def _meaning_probes(lab: Lab, language: str, runs: dict[str, Run]) -> Findings:
     lines = []
     numbers = Findings()
     for name, run in runs.items():
-        depth = run.load_model().depth
+        depth = cast(Contextual, run.load_model()).depth
         by_layer = [_probed(run, language, layer, lab) for layer in range(depth + 1)]
         for layer, found in enumerate(by_layer):
             rows.append([MODEL_TITLES[name], layer, *found.values()])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -21,6 +21,7 @@ from regard.data.store import stored
 from regard.errors import DecodeError, Problem, RegardError, did_you_mean, import_extra
 from regard.exchange.folder import render, require_settings
 from regard.exchange.renaming import prefixed, to_theirs
+from regard.models.transformer import Transformer
 from regard.runs.checkpoints import load_facts
 from regard.runs.run import Run
 from regard.search.config import SearchConfig
@@ -102,7 +103,7 @@ def write(run: Run, quantize: str | None, checkpoint: str) -> Callable[[Path], N
 def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
     """The library's description of the model, with its weights and vocabularies."""
     config = run.recipe.model
-    model = run.load_model(checkpoint)
+    model = cast(Transformer, run.load_model(checkpoint))
     spec = specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),
         config.heads,

@@ -16,10 +16,8 @@ from regard.exchange.ctranslate2 import int8_model
 from regard.models.base import device_of
 from regard.runs.devices import chosen_device
 from regard.runs.run import Run
-from regard.search.external import ExternalModel
+from regard.search.external import AnyModel, ExternalModel
 
-AnyModel = nn.Module | ExternalModel
-"""A model of torch, or one that another library runs."""
 Precision = Literal["fp32", "bf16", "fp16", "int8"]
 TORCH_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """The types that torch computes in. int8 is computed by CTranslate2."""

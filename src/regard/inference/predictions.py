@@ -9,8 +9,8 @@ from typing import Any
 
 from regard.data.example import Example
 from regard.errors import Problem
-from regard.inference.loaded_model import AnyModel
 from regard.runs.run import Run
+from regard.search.external import AnyModel
 from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
 from regard.tasks.reading import image_notes
 from regard.views.search_record import SearchRecord

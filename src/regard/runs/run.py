@@ -13,6 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from torch import nn
+
 from regard.config import read_yaml, write_yaml
 from regard.errors import CheckpointError, ConfigError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, leaves
@@ -40,6 +42,7 @@ from regard.runs.trained_with import (
     refuse_other_settings,
 )
 from regard.runs.weights import put_weights
+from regard.search.external import AnyModel
 from regard.tasks import TASKS, Task
 from regard.text.tokenizers import Tokenizers
 from regard.text.writing import write_file
@@ -243,19 +246,19 @@ class Run:
             hint = f"write {best} into it; or --checkpoint {named.name} uses the other one"
             raise CheckpointError(what, where=str(self.folder / "best"), hint=hint)
 
-    def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> Any:
+    def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> nn.Module:
         """The run's model with trained weights, ready to use. Default: the best; the device `auto`,
         or None, is a GPU if there is one."""
         place = chosen_device(device)
         folder = self.checkpoint("best" if checkpoint is None else checkpoint)
         self.check_unchanged(folder)
-        model = self.task.network.build()
+        model: nn.Module = self.task.network.build()
         put_weights(model, load_weights(folder), folder)
         return model.to(place).eval()
 
-    def predictor(self, checkpoint: str | None = None, device: str | None = "cpu") -> Any:
-        """What predicts, evaluates and scores: the model, or one that another library runs
-        (`ExternalModel`)."""
+    def predictor(self, checkpoint: str | None = None, device: str | None = "cpu") -> AnyModel:
+        """The model that predicts, evaluates and scores: that of torch, or one that another library
+        runs."""
         return self.load_model(checkpoint, device)
 
     def facts(self, step: int, best: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

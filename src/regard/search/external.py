@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from torch import nn
+
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Hypothesis
 
@@ -33,3 +35,7 @@ class ExternalModel:
         """log P of each token of the targets, and of the `</s>` after them, in the order of the
         sources."""
         raise NotImplementedError
+
+
+AnyModel = nn.Module | ExternalModel
+"""A model of torch, or one that another library runs."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from fastapi.responses import Response
 from pydantic import Field
 
 from regard.errors import DecodeError
 from regard.language import shown
-from regard.models.base import Pooling
+from regard.models.base import Generator, Pooling
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.search.stopping import stop_if_given_up
 from regard.studio.requests import (
@@ -144,9 +144,9 @@ class SearchBody(VerbBody):
                 what = "the run writes no texts that have a reference"
                 raise DecodeError(what, where="reference", hint="leave it out")
             text = record.inputs[0]["input"]
-            record = replace(
-                record, reference=follow_reference(run, run.load_model(), text, self.reference)
-            )
+            model = cast(Generator, run.load_model())
+            reference = follow_reference(run, model, text, self.reference)
+            record = replace(record, reference=reference)
         report = in_language(record.report()).to_json()
         answer: dict[str, Any] = plain({**record.to_json(), "run": served.name, "report": report})
         return answer

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -306,7 +306,7 @@ def diagnose(
     if limit is not None and limit < 1:
         raise DataError(f"{limit} sentences cannot be diagnosed", where="--limit", hint="1 or more")
     dataset = examples_of(run, split, files)
-    model = run.load_model(checkpoint, device)
+    model = cast(Generator, run.load_model(checkpoint, device))
     with _timed(seconds, "scoring"):
         scored = search_errors.score_references(
             run, model, dataset, run.task.views.target_texts.sources.groups(dataset)[:limit]

@@ -95,7 +95,7 @@ def explain(
     if not headed and config.pretraining == "surrounding":
         what = f"{config.kind} neither attends nor predicts a text"
         raise DecodeError(what, where=str(run.folder), hint="regard vectors shows its vectors")
-    model = run.load_model(checkpoint, device)
+    model: Any = run.load_model(checkpoint, device)  # its class follows from the task
     if task.views.stories is not None:
         return _explain_story(run, task.views.stories, model, given, question)
     if len(given) != 1:
