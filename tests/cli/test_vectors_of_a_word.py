@@ -143,7 +143,7 @@ LAYER_0 = (
         (
             "word2vec",
             -1,
-            "word2vec reads only a few tokens around each, so its first vector does not stand for "
+            "word2vec reads only a few tokens around each, so its first vector does not represent "
             "a text",
         ),
         ("elmo", 0, LAYER_0),

@@ -173,22 +173,7 @@ def word_vectors(
         del layers["layer 0"]
     found = [*_occurrences(spans, read, texts, rf"(?<!\w)({re.escape(word)})\w*")]
     known = [occurrence for occurrence in found if unknown.isdisjoint(occurrence.rows)]
-    having, known_in = ({occurrence.sentence for occurrence in some} for some in (found, known))
-    InputError.raise_if(
-        Problem(
-            given.place,
-            f"{word!r} is unknown to the tokenizer in {short(given.text)!r}",
-            "give a word it knows",
-        )
-        if number in having
-        else Problem(
-            given.place,
-            f"no word of {short(given.text)!r} is {word!r} or begins with it",
-            "--word must occur in every sentence",
-        )
-        for number, given in enumerate(own, 1)
-        if number not in known_in
-    )
+    _check_found(word, own, found, known)
     occurrences = [occurrence for occurrence in known if occurrence.sentence <= len(inputs)]
     pool = [
         other
@@ -206,6 +191,32 @@ def word_vectors(
         for n, vectors in shown.items()
     }
     return WordVectors(word, texts, occurrences, cosines, name, nearest, of_own[0].notes)
+
+
+def _check_found(
+    word: str,
+    inputs: Sequence[Example],
+    found: Sequence[WordOccurrence],
+    known: Sequence[WordOccurrence],
+) -> None:
+    """Refuse sentences without the word, or in which the tokenizer does not know it."""
+    sentences = {occurrence.sentence for occurrence in found}
+    sentences_known = {occurrence.sentence for occurrence in known}
+    InputError.raise_if(
+        Problem(
+            given.place,
+            f"{word!r} is unknown to the tokenizer in {short(given.text)!r}",
+            "give a word it knows",
+        )
+        if number in sentences
+        else Problem(
+            given.place,
+            f"no word of {short(given.text)!r} is {word!r} or begins with it",
+            "--word must occur in every sentence",
+        )
+        for number, given in enumerate(inputs, 1)
+        if number not in sentences_known
+    )
 
 
 def _occurrences(
