@@ -15,26 +15,28 @@ Captured = tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor, list[Tensor | None]
 
 
 class CapturedLoss:
-    """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of
-    hundreds.
+    """Forward and backward pass as one CUDA graph for each shape of batch.
 
-    The first batch of a shape is computed without a graph, so that its kernels are loaded. So are
-    batches in which the kernels depend on more than the shapes. A graph
-    adds to the gradients that it finds when it is captured, and makes them where there are none. It
-    has memory of its own, which it keeps: see `Gradients.in_memory` in training/gradients.py.
+    Two kinds of batches are computed without a graph: the first of each shape, which loads its
+    kernels, and batches whose kernels depend on more than the shape. A graph adds to the gradients
+    that exist when it is captured, and creates missing ones. It keeps memory of its own: see
+    `Gradients.in_memory` in training/gradients.py.
     """
 
     def __init__(
         self, loss: Callable[[AnyBatch, float | Tensor], Tensor], weights: Iterable[nn.Parameter]
     ) -> None:
-        self.loss, self.weights, self.pool = loss, list(weights), torch.cuda.graph_pool_handle()
+        self.loss = loss
+        self.weights = list(weights)
+        self.pool = torch.cuda.graph_pool_handle()
         self.graphs: dict[tuple[Any, ...], Captured | None] = {}
-        self.full = False  # whether there is no memory for graphs
+        self.full = False  # whether no memory is left for graphs
 
     def __call__(self, batch: AnyBatch, factor: float) -> Tensor:
         if self.full or not batch.keeps_shape:
             return self.loss(batch, factor)
-        tensors, shape = batch.tensors(), batch.unnamed().signature()
+        tensors = batch.tensors()
+        shape = batch.unnamed().signature()
         if shape not in self.graphs:
             self.graphs[shape] = None
             return self.loss(batch, factor)
@@ -49,7 +51,8 @@ class CapturedLoss:
         return sums_2.clone()
 
     def capture(self, batch: AnyBatch, factor: float) -> Captured:
-        batch, graph = batch.map(torch.clone), torch.cuda.CUDAGraph()
+        graph = torch.cuda.CUDAGraph()
+        batch = batch.map(torch.clone)
         inputs = batch.tensors()
         inputs.append(torch.tensor(factor, device=inputs[0].device))
         with torch.cuda.graph(graph, self.pool, capture_error_mode="thread_local"):

@@ -205,8 +205,8 @@ def has_packed_kernel(like: Tensor, head_width: int, dropout: float) -> bool:
 
 
 def computes_first_only(text: Padded) -> bool:
-    """Whether the last block of an encoder computes only the first token of each text, if a head
-    reads no other.
+    """Whether the last block of an encoder should compute only the first token of each text, for a
+    head that reads no other.
 
     On a GPU the other tokens cost little, and packed texts stay packed.
     """

@@ -18,10 +18,10 @@ T = TypeVar("T")
 B = TypeVar("B", bound=AnyBatch)
 
 MAX_THREADS = 4
-"""Threads that are started at most if their number is not given: with more, Python's lock is what
-they wait for."""
+"""Threads that are started at most if their number is not given: more would only wait for Python's
+global lock."""
 WAITS_PER_THREAD = 8
-"""Batches that the consumer has to wait for before one more thread is started."""
+"""One more thread is started after the consumer had to wait for this many batches."""
 
 
 def ahead(
@@ -64,7 +64,7 @@ def ahead(
 
 
 class Threads(Generic[B, T]):
-    """Threads that take one job after the other. Results come in the order of the jobs."""
+    """Threads that take one job after another. Results come in the order of the jobs."""
 
     def __init__(
         self,

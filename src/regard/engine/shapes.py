@@ -35,8 +35,8 @@ SIZES_PER_DOUBLING = 8
 """Rounded batches have so many sizes between a power of two and the next: they have at most 12 %
 more rows and 12 % more positions."""
 LABELLED_SIZES_PER_DOUBLING = 4
-"""The same for batches under a head. They are small, so that a GPU computes the filler while it would
-wait for the next launch."""
+"""`SIZES_PER_DOUBLING` for batches under a head. They are small, so that a GPU computes the filler
+while it would wait for the next launch."""
 
 
 # Packed batches
@@ -68,7 +68,7 @@ class PackedMaskedBatch(AnyBatch):
     labels_P: Tensor
     """The tokens before masking; NO_TAG in the filler."""
     follows_B: Tensor | None
-    """As in `MaskedBatch`, with NO_TAG for sentences of filler."""
+    """`MaskedBatch.follows_B`, with NO_TAG for sentences of filler."""
 
     def first_tokens(self, hidden_1PD: Tensor) -> Tensor:
         """The hidden states of the first token of each text, [B, 1, D]."""
@@ -85,12 +85,14 @@ def packed_pairs(batch: Batch, sizes: RowSizes) -> PackedBatch:
     return PackedBatch(
         packed_row(batch.source, sizes.first, sizes),
         packed_row(batch.target, sizes.second, sizes, without=1),
-        **names_of(batch),
+        **counts_of(batch),
     )
 
 
 def packed_texts(batch: TextBatch, sizes: RowSizes) -> PackedTextBatch:
-    return PackedTextBatch(packed_row(batch.text, sizes.first, sizes, without=1), **names_of(batch))
+    return PackedTextBatch(
+        packed_row(batch.text, sizes.first, sizes, without=1), **counts_of(batch)
+    )
 
 
 def packed_masked(batch: MaskedBatch, sizes: RowSizes) -> PackedMaskedBatch:
@@ -99,15 +101,15 @@ def packed_masked(batch: MaskedBatch, sizes: RowSizes) -> PackedMaskedBatch:
     masked = rounded_up(len(batch.places_P), MASKED_MULTIPLE)
     follows_B = batch.follows_B
     if follows_B is not None:
-        follows_B = filled(follows_B, len(row.bounds) - 1, NO_TAG)
+        follows_B = with_filler(follows_B, len(row.bounds) - 1, NO_TAG)
     places_P = row.bounds[batch.places_P // width] + batch.places_P % width
     return PackedMaskedBatch(
         text=row,
-        segments_1P=filled(batch.text.real(batch.segments_BL), row.ids_1P.shape[1], 0)[None],
-        places_P=filled(places_P, masked, 0),
-        labels_P=filled(batch.labels_P, masked, NO_TAG),
+        segments_1P=with_filler(batch.text.real(batch.segments_BL), row.ids_1P.shape[1], 0)[None],
+        places_P=with_filler(places_P, masked, 0),
+        labels_P=with_filler(batch.labels_P, masked, NO_TAG),
         follows_B=follows_B,
-        **names_of(batch),
+        **counts_of(batch),
     )
 
 
@@ -118,7 +120,7 @@ PACKERS: dict[type[AnyBatch], Callable[[Any, RowSizes], AnyBatch]] = {
 }
 
 
-def names_of(batch: AnyBatch) -> dict[str, Any]:
+def counts_of(batch: AnyBatch) -> dict[str, Any]:
     return {"examples": batch.examples, "tokens": batch.tokens}
 
 
@@ -140,18 +142,18 @@ def packed_row(text: Padded, size: int, sizes: RowSizes, without: int = 0) -> Pa
     most_filler = max(sizes.first, sizes.second) // TILE
     is_equal = total == size and int(lengths_B.min()) == int(lengths_B.max())
     return PackedRow(
-        ids_1P=filled(ids[from_P], size, 0)[None],
+        ids_1P=with_filler(ids[from_P], size, 0)[None],
         sentences_P=sentences_P,
-        places_P=filled(places_P, size, 0),
-        bounds=filled(starts, most_sentences + most_filler + 2, size).int(),
+        places_P=with_filler(places_P, size, 0),
+        bounds=with_filler(starts, most_sentences + most_filler + 2, size).int(),
         longest=max(sizes.longest, TILE, int(lengths_B.max())),
-        next_P=filled(ids[from_P + without], size, NO_TAG),
+        next_P=with_filler(ids[from_P + without], size, NO_TAG),
         equal=len(text) if is_equal else 0,
     )
 
 
-def filled(values: Tensor, size: int, filler: int) -> Tensor:
-    """The values with so much filler at their end that there are `size` of them."""
+def with_filler(values: Tensor, size: int, filler: int) -> Tensor:
+    """The values, followed by filler up to `size` values."""
     return F.pad(values, (0, size - len(values)), value=filler)
 
 
@@ -160,8 +162,8 @@ def filled(values: Tensor, size: int, filler: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Rounded(Padded):
-    """Sentences with a little more padding, which is computed like words: then the kernels depend
-    on the shape alone, and a CUDA graph fits."""
+    """Sentences with a little more padding, which is computed like words. The kernels then depend
+    only on the shape, so a CUDA graph can replay them."""
 
     keeps_shape: ClassVar[bool] = True
 
@@ -184,7 +186,7 @@ def with_rounded_shapes(batch: AnyBatch, longest: int | None = None) -> AnyBatch
     """A batch in one of few shapes, for a model whose steps are captured and which reads at most
     `longest` positions.
 
-    A batch under a head stays as it is if its examples have different numbers of rows.
+    A batch under a head does not change if its examples have different numbers of rows.
     """
     if isinstance(batch, Batch):
         sizes = [few_sizes(text.ids_BL.shape) for text in (batch.source, batch.target)]
@@ -196,7 +198,8 @@ def with_rounded_shapes(batch: AnyBatch, longest: int | None = None) -> AnyBatch
 
 
 def rounded_labels(batch: LabelledBatch, longest: int | None) -> LabelledBatch:
-    """With added examples whose label is ignored; numbers have no such label, so none are added."""
+    """A batch with added examples whose label is ignored; numbers have no such label, so none are
+    added to them."""
     text = batch.text
     examples = len(batch.labels)
     rows_per_example = len(text) // examples
@@ -227,7 +230,7 @@ def few_sizes(sizes: Sequence[int], per_doubling: int = SIZES_PER_DOUBLING) -> l
 
 
 def resized(text: Padded, shape: Sequence[int]) -> Rounded:
-    """With padding up to this shape; sentences that are added have one token."""
+    """A text with padding up to this shape; added sentences have one token."""
     rows, width = shape
     added_rows = rows - len(text)
     return Rounded(

@@ -238,7 +238,8 @@ def attend_to_cache(
 ) -> Tensor:
     """softmax(q k^T scale) v over the first `length_1` positions, [R, H, 1, E]."""
     rows, heads, _, width = q_RH1E.shape
-    q_RH1E, exact = q_RH1E.contiguous(), tl.float64 if q_RH1E.dtype == torch.float64 else tl.float32
+    exact = tl.float64 if q_RH1E.dtype == torch.float64 else tl.float32
+    q_RH1E = q_RH1E.contiguous()
     out_RH1E = torch.empty_like(q_RH1E)
     by_row, by_head, by_position, _ = k_RHKE.stride()
     _cached[(rows * heads,)](

@@ -28,10 +28,10 @@ class HeadConfig(Config):
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout before the head's last layer."""
     freeze: Literal["all"] | Annotated[int, Field(ge=0)] = 0
-    """What is not trained: 0 nothing, k the embeddings and the first k layers, all the whole model
-    (frozen features). Default: 0; all for elmo."""
+    """The weights that are not trained: 0 none, k those of the embeddings and the first k layers,
+    all the whole model (frozen features). Default: 0; all for elmo."""
     features: Literal["last", "mix"] = "last"
-    """What the head reads: the last layer, or a mix of all layers with learned weights (as in
+    """The input of the head: the last layer, or a mix of all layers with learned weights (as in
     ELMo). Default: last; mix for elmo."""
     bilstm: int | None = Field(None, ge=1)
     """Width of each direction of an LSTM between the model and the head; null has none. Default:
@@ -40,8 +40,8 @@ class HeadConfig(Config):
     """Factor of the learning rate from one layer to the layer below: 1 is the same rate for all;
     with 0.9 lower, pre-trained layers change less than the new head."""
     auxiliary: float = Field(0.0, ge=0)
-    """Weight of the language-model loss beside the task's loss; 0.5 in GPT's paper. Only for
-    lstm_lm and gpt."""
+    """Weight of the language-model loss that is added to the task's loss; 0.5 in GPT's paper. Only
+    for lstm_lm and gpt."""
 
 
 class LayerMix(nn.Module):

@@ -76,8 +76,8 @@ class LSTMLanguageModelConfig(ModelConfig):
     tie: bool = True
     """Whether the readout is the transposed embedding."""
     objective: Literal["next_token", "autoencoder"] = "next_token"
-    """What it learns: the next token, or to read a text and then reproduce it (the sequence
-    autoencoder)."""
+    """The objective of pre-training: the next token, or to read a text and then reproduce it (the
+    sequence autoencoder)."""
 
     @property
     def learning_rate(self) -> float:

@@ -30,7 +30,7 @@ class MemoryNetworkConfig(ModelConfig):
     kind: Literal["memory_network"]
     """The model: memory_network."""
     preset: Literal["single", "joint"] = "single"
-    """The paper's sizes: `single` for one task (width 20), `joint` for many tasks at once (width
+    """The paper's sizes: `single` for one task (width 20), `joint` for many tasks together (width
     50)."""
     vectors: None = None
     """This model does not use word vectors."""

@@ -16,9 +16,11 @@ from regard.models.elmo import distinct_words
 from regard.text.spelling import WORD_BEGINS
 
 NGRAM_LENGTHS = (1, 2, 3)  # tokens of an n-gram
-HASH_FACTOR, HASH_MODULUS = 1_000_003, 2**31 - 1  # of the hash
+HASH_FACTOR = 1_000_003
+HASH_MODULUS = 2**31 - 1
 AFFIX_LENGTHS = (1, 2, 3, 4, 6)  # bytes at the beginning or at the end of a word
-LBFGS_ITERATIONS, LBFGS_HISTORY = 100, 5  # of L-BFGS
+LBFGS_ITERATIONS = 100
+LBFGS_HISTORY = 5
 Compared = Literal["classes", "similarity"]
 """How two texts are compared: for classes, what is in one of them alone has weights of its own for
 each of the two."""

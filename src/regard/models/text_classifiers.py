@@ -131,8 +131,8 @@ class CNNConfig(ModelConfig):
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout on the embeddings; the paper's 0.5 is before the last layer: head.dropout."""
     ngrams: int = Field(0, ge=0)
-    """Rows of a table of n-gram vectors, which are summed beside the filters as in fastText.
-    N-grams have one to three tokens and share rows by their hash. 0 has no table."""
+    """Rows of a table of n-gram vectors, which are summed in addition to the filters, as in
+    fastText. N-grams have one to three tokens and share rows by their hash. 0 has no table."""
 
     @property
     def learning_rate(self) -> float:
@@ -158,7 +158,7 @@ class CNN(Contextual):
     Before the first and after the last token it reads zeros; the paper learns a padding vector.
 
     With `ngrams`, every vector ends with g, a bag of all K n-grams of the text, which any pooling
-    keeps as it is:
+    keeps unchanged:
         g = sum_k a_k / sqrt(K)                         Joulin et al. 2017, figure 1 and section 2.2: hashed n-grams
     There it is the mean, and the whole model. The table a is zero at first: n-grams never seen in
     training add nothing.

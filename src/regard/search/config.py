@@ -35,8 +35,8 @@ class SearchConfig(Config):
     """Number of outputs for each input, best first: at most `beam`; with sampling, independent
     samples."""
     normalisation: Normalisation = "mean"
-    """What ranks finished hypotheses. `none`: log P; `mean`: log P / length^alpha; `wu`: log P /
-    ((5 + length) / 6)^alpha (Wu 2016); `reward`: log P + alpha for each token. alpha is
+    """The value that ranks finished hypotheses. `none`: log P; `mean`: log P / length^alpha; `wu`:
+    log P / ((5 + length) / 6)^alpha (Wu 2016); `reward`: log P + alpha for each token. alpha is
     `length_penalty`."""
     length_penalty: float = Field(1.0, ge=0, le=10)
     """alpha of the `normalisation`: 0 ranks by log P, larger values favour longer outputs; with

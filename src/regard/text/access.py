@@ -23,7 +23,7 @@ def outside(name: str) -> Problem:
     """The message for a file outside the folder that may be read, and for one that is missing in
     it.
 
-    The words are the same, so that nobody learns from them which files exist.
+    The words do not depend on whether a file exists, so that they do not reveal it.
     """
     what = "there is no file of this name among those that may be read"
     return Problem(

@@ -168,7 +168,7 @@ def trimmed(text: str, start: int, end: int) -> Span:
 
 def joined_words(words: Sequence[str]) -> tuple[str, list[Span]]:
     """Words as one text, with spaces between them, and the place of each word in it. White space
-    alone is no word, except among single characters."""
+    alone is not a word, except among single characters."""
     visible = [word for word in words if word.strip()]
     by_character = visible and all(len(word) == 1 for word in visible)
     kept = [word or " " for word in words] if by_character else visible

@@ -177,8 +177,7 @@ class GrowingFile:
 
 
 def lock_file(file: BinaryIO, *, alone: bool = False) -> bool:
-    """Lock an open file together with others; or `alone`, if nobody else does. On Windows an open
-    file is lock enough."""
+    """Lock an open file, shared with others or `alone`. On Windows an open file is lock enough."""
     if sys.platform != "win32":
         import fcntl
 
