@@ -52,7 +52,9 @@ def dataset_of(
     columns = {"source": column(source), "target": column(target)}
     texts = {name: TextColumn.of([""] * len(source)) for name in columns}
     corpora = (np.arange(len(source)) * len(weights) // len(source)).astype(np.int16)
-    return Dataset(make_task("translation", tokenizers), columns, texts, corpora, weights, str)
+    return Dataset(
+        make_task("translation", tokenizers).encoding, columns, texts, corpora, weights, str
+    )
 
 
 def long_tailed(tokenizers: Tokenizers, size: int) -> Dataset:
@@ -179,7 +181,12 @@ def test_auto_batch_tokens(
     column = TokenColumn(np.zeros(0, np.int32), np.arange(size + 1) * length)
     columns = {"source": column, "target": column}
     dataset = Dataset(
-        make_task("translation", tokenizers), columns, {}, np.zeros(size, np.int16), (1.0,), str
+        make_task("translation", tokenizers).encoding,
+        columns,
+        {},
+        np.zeros(size, np.int16),
+        (1.0,),
+        str,
     )
     assert auto_batch_tokens(dataset, on_cpu=on_cpu) == expected
 
@@ -194,7 +201,9 @@ def test_batch_of(tokenizers: Tokenizers) -> None:
 
 def test_a_dataset_in_memory(tokenizers: Tokenizers) -> None:
     texts = {"source": ["ab", "가"], "target": ["c", ""]}
-    dataset = Dataset.of(make_task("translation", tokenizers), texts, lambda i: f"input {i + 1}")
+    dataset = Dataset.of(
+        make_task("translation", tokenizers).encoding, texts, lambda i: f"input {i + 1}"
+    )
     assert len(dataset) == 2
     assert dataset.columns["source"].lengths.tolist() == [2, 3]
     assert dataset.lengths.tolist() == [3, 4]
