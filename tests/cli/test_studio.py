@@ -479,3 +479,104 @@ def test_no_request_makes_the_server_fail(every_route: Any) -> None:
         while (status := client.get(f"/jobs/{job}")).json().get("state") in ("waiting", "running"):
             assert time.monotonic() < end
         assert "the server failed" not in status.text
+
+
+DAMAGES: dict[str, tuple[str, str | None]] = {
+    "recipe": ("recipe.yaml", "task: ["),
+    "changed": ("recipe.yaml", yaml.safe_dump({"task": "translation"})),
+    "environment": ("environment.json", "{"),
+    "format": ("environment.json", '{"format": 99}'),
+    "missing": ("environment.json", None),
+    "tokenizer": ("tokenizer.json", "{}"),
+    "log": ("metrics.jsonl", "{\n{\n"),
+    "best": ("best", "step-none"),
+    "last": ("last", "step-none"),
+    "weights": ("checkpoints/*/model.safetensors", "weights"),
+    "no-weights": ("checkpoints/*/model.safetensors", None),
+    "facts": ("checkpoints/*/checkpoint.json", "{}"),
+    "state": ("checkpoints/*/training.pt", "state"),
+}
+"""Runs by what is wrong with them: the file, and what it has instead; None if it is gone."""
+ANY_BODY: dict[str, dict[str, Any]] = {
+    "predict": {"inputs": ["a b"]},
+    "score": {"source": "a b", "target": "b a"},
+    "features": {"inputs": ["a b"]},
+    "vectors": {"inputs": ["a b"], "word": "a"},
+    "evaluate": {"rows": [{"source": "a b"}]},
+    "diagnose": {"split": "test"},
+    "stop": {},
+    "resume": {},
+}
+"""What is sent to a route of a run; to every other verb, one input."""
+
+
+def test_no_answer_tells_where_the_server_keeps_its_runs(
+    client: Any, runs: Runs, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every route of every damaged run, the jobs and trainings that fail, also in their recipes."""
+    hidden = {str(root), str(root.resolve())}
+    told = list[str]()
+    request = client.request
+
+    def recorded(method: str, url: str, **options: Any) -> Any:
+        answer = request(method, url, **options)
+        told.extend(f"{method} {url}: {answer.text}" for path in hidden if path in answer.text)
+        return answer
+
+    monkeypatch.setattr(client, "request", recorded)
+
+    def finished(answer: Any) -> str:
+        """What became of a job or a training that was started."""
+        started = answer.json()
+        route = f"/jobs/{started['id']}" if "id" in started else f"/trainings/{started['name']}"
+        while (status := client.get(route).json())["state"] in ("waiting", "running", "training"):
+            time.sleep(0.05)
+        if "id" in started:
+            client.get(f"{route}/events")
+        return str(status.get("message") or status.get("error") or status.get("result"))
+
+    for name, (file, text) in DAMAGES.items():
+        shutil.copytree(root / "tiny", root / name)
+        for path in (root / name).glob(file):
+            path.unlink() if text is None else path.write_text(text)
+    paths = [
+        (method, route.path)
+        for route in client.app.routes
+        if "{name}" in route.path and not route.path.startswith(("/page/", "/recipes/"))
+        for method in route.methods
+    ]
+    assert len(paths) > 12
+    statuses = set[int]()
+    for name in DAMAGES:
+        for method, path in paths:
+            verb = path.rpartition("/")[2]
+            if verb == "resume" and name != "state":
+                continue  # each starts a process
+            body = None if method == "GET" else ANY_BODY.get(verb, {"input": "a b"})
+            answer = client.request(method, path.replace("{name}", name), json=body)
+            statuses.add(answer.status_code)
+            if answer.status_code in (200, 202) and verb in ("evaluate", "diagnose", "resume"):
+                finished(answer)
+    assert statuses >= {200, 202, 409, 422}
+    for route in ("/runs", "/trainings", "/health", "/metrics", "/openapi.json", "/docs"):
+        client.get(route)
+    finished(client.post("/compare", json={"runs": ["tiny", "log"], "split": "test"}))
+    bpe = {**TINY, "tokenizer": {"kind": "bpe", "vocabulary": 60}}
+    others = {"begun": ("tiny", bpe), "broken": ("weights", TINY)}
+    for name, (init, tree) in others.items():
+        recipe = yaml.safe_dump({**tree, "training": {**TINY["training"], "init": init}})
+        for answer in (
+            client.post("/check", json={"recipe": recipe}),
+            client.post("/trainings", json={"name": name, "recipe": recipe}),
+        ):
+            assert f"{init}" in finished(answer), "the run is called by its name"
+    within = yaml.safe_load((root / "tiny" / "recipe.yaml").read_text())
+    within |= {"within": str(root / ".sent" / "tiny")}
+    within["data"]["train"] = [{"source": f"{root}/.sent/tiny/a.en", "target": "/b.de"}]
+    (root / "tiny" / "recipe.yaml").write_text(yaml.safe_dump(within))
+    recipe = client.get("/runs/tiny").json()["recipe"]
+    assert told == []
+    assert (
+        recipe["data"]["train"][0] | {"source": "a.en", "target": "/b.de"}
+        == recipe["data"]["train"][0]
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -50,12 +50,13 @@ def error_json(error: RegardError | OSError) -> dict[str, Any]:
     return {"error": str(problems[0]), "problems": [asdict(problem) for problem in problems]}
 
 
-def answer_errors(api: FastAPI) -> None:
-    """Answer every error with JSON of one sentence."""
+def answer_errors(api: FastAPI, public: Callable[[Any], Any]) -> None:
+    """Answer every error with JSON of one sentence; `public` gives it without the server's
+    paths."""
 
     @api.exception_handler(RegardError)
     async def refused(_: object, error: RegardError) -> Response:
-        return JSONResponse(error_json(error), 422)
+        return JSONResponse(public(error_json(error)), 422)
 
     @api.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:

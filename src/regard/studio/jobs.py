@@ -111,8 +111,10 @@ class Job:
 class Jobs:
     """Jobs by their names, which cannot be guessed. One thread computes them, the oldest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, public: Callable[[Any], Any]) -> None:
         self.jobs: dict[str, Job] = {}
+        self.public = public
+        """Gives an answer without the server's paths."""
         self.checker = Checker()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="jobs")
 
@@ -130,7 +132,7 @@ class Jobs:
             del self.jobs[old]
         self.jobs[job.id] = job
         self._thread.submit(job.run, compute)
-        return status_response(job, 202)
+        return self.answer(job, 202)
 
     def find(self, job: str) -> Job:
         """The job of a name; the routes take `job` from their path."""
@@ -145,19 +147,21 @@ class Jobs:
         self._thread.shutdown()
         self.checker.close()
 
+    def answer(self, job: Job, status: int = 200) -> Response:
+        return JSONResponse(self._status_of(job), status)
 
-async def events_of(job: Job) -> AsyncIterator[str]:
-    """`progress` whenever it has moved, at the end `done`, `failed` or `cancelled` with the whole
-    status."""
-    last = None
-    while not job.is_finished:
-        now = (job.state, job.what, job.done, job.total)
-        if now != last:
-            yield event("progress", plain(job.status()))
-        last = now
-        await asyncio.sleep(EVENT_PAUSE_SECONDS)
-    yield event(job.state, plain(job.status()))
+    async def events_of(self, job: Job) -> AsyncIterator[str]:
+        """`progress` whenever it has moved, at the end `done`, `failed` or `cancelled` with the
+        whole status."""
+        last = None
+        while not job.is_finished:
+            now = (job.state, job.what, job.done, job.total)
+            if now != last:
+                yield event("progress", self._status_of(job))
+            last = now
+            await asyncio.sleep(EVENT_PAUSE_SECONDS)
+        yield event(job.state, self._status_of(job))
 
-
-def status_response(job: Job, status: int = 200) -> Response:
-    return JSONResponse(plain(job.status()), status)
+    def _status_of(self, job: Job) -> dict[str, Any]:
+        status: dict[str, Any] = self.public(plain(job.status()))
+        return status

@@ -22,8 +22,9 @@ from regard.errors import ConfigError, DataError
 from regard.recipes.search_options import SearchOptions
 from regard.runs.examples import ReportProgress, examples_of
 from regard.studio.checker import Checker
-from regard.studio.jobs import Job, Jobs, events_of, status_response
+from regard.studio.jobs import Job, Jobs
 from regard.studio.requests import Body
+from regard.studio.runs import Runs
 from regard.studio.sent import begins_with, refuse_large, refuse_large_files
 from regard.studio.sent_files import SentFile, private_folder, without_folder
 from regard.studio.served import ServedRun
@@ -193,21 +194,18 @@ def _overrides_of(body: CheckBody, folder_of: Callable[[str], Path | None]) -> l
     return []
 
 
-def add_long_verbs(
-    api: FastAPI, named: Callable[[str], ServedRun], folder_of: Callable[[str], Path | None]
-) -> Jobs:
-    """Add the routes; `folder_of` gives the folder of a run by its name, for recipes that begin
-    with one."""
-    jobs = Jobs()
+def add_long_verbs(api: FastAPI, runs: Runs) -> Jobs:
+    """Add the routes."""
+    jobs = Jobs(runs.public)
 
     @api.post("/runs/{name}/evaluate", status_code=202)
-    def evaluate_run(body: MeasureBody, run: ServedRun = Depends(named)) -> Response:
+    def evaluate_run(body: MeasureBody, run: ServedRun = Depends(runs.named)) -> Response:
         """A job that computes the task's metrics."""
         run.refuse_rows(body.rows or (), body.search_options)
         return jobs.submit(Job("evaluate", [run.name]), partial(_evaluation, run, body))
 
     @api.post("/runs/{name}/diagnose", status_code=202)
-    def diagnose_run(body: DiagnoseBody, run: ServedRun = Depends(named)) -> Response:
+    def diagnose_run(body: DiagnoseBody, run: ServedRun = Depends(runs.named)) -> Response:
         """A job that tells search errors from model errors."""
         for beam in (body.beam, *body.sweep):
             run.refuse_rows(body.rows or (), SearchOptions(beam, 1, body.length_penalty))
@@ -216,32 +214,32 @@ def add_long_verbs(
     @api.post("/compare", status_code=202)
     def compare_runs(body: CompareBody) -> Response:
         """A job that compares runs of one task."""
-        runs = [*map(named, body.runs)]
-        for run in runs:
+        compared = [*map(runs.named, body.runs)]
+        for run in compared:
             run.refuse_rows(body.rows or (), body.search_options)
-        return jobs.submit(Job("compare", body.runs), partial(_comparison, runs, body))
+        return jobs.submit(Job("compare", body.runs), partial(_comparison, compared, body))
 
     @api.post("/check", status_code=202)
     def check_recipe(body: CheckBody) -> Response:
         """A job that validates a recipe and its data, or proposes one for the files."""
-        overrides = _overrides_of(body, folder_of)
+        overrides = _overrides_of(body, runs.folder_of)
         job = Job("check", [], CHECK_SECONDS)
         return jobs.submit(job, partial(_check, body, overrides, jobs.checker))
 
     @api.get("/jobs/{job}")
     def show_job(job: Job = Depends(jobs.find)) -> Response:
         """How far a job is, and what came of it."""
-        return status_response(job)
+        return jobs.answer(job)
 
     @api.get("/jobs/{job}/events")
     async def follow_job(job: Job = Depends(jobs.find)) -> Response:
         """How far a job is, as server-sent events, and what came of it."""
-        return StreamingResponse(events_of(job), media_type="text/event-stream")
+        return StreamingResponse(jobs.events_of(job), media_type="text/event-stream")
 
     @api.delete("/jobs/{job}")
     def cancel_job(job: Job = Depends(jobs.find)) -> Response:
         """Cancel a job."""
         job.cancelled.set()
-        return status_response(job)
+        return jobs.answer(job)
 
     return jobs

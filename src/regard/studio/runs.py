@@ -21,6 +21,7 @@ from regard.errors import CheckpointError, RegardError
 from regard.runs.checkpoints import load_facts
 from regard.runs.run import Run
 from regard.studio.answers import error_json
+from regard.studio.folder_names import with_folder_names
 from regard.studio.served import ServedRun
 from regard.studio.settings import Settings
 
@@ -51,6 +52,8 @@ class Runs:
         """Runs whose training the page has started, wherever the others are."""
         self.served = {name: ServedRun(name, run, settings) for name, run in (loaded or {}).items()}
         """Runs in memory."""
+        self.roots: list[Path] = []
+        """Folders for new runs."""
         self._given = list(self.served)
         self._stamps: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -93,6 +96,11 @@ class Runs:
         """The folder of a run; None if there is none of this name."""
         return self.opened(name).folder if name in self else None
 
+    def public(self, answer: Any) -> Any:
+        """An answer that does not tell where the server keeps its runs."""
+        loaded = [run.run.folder for run in self.served.values()]
+        return with_folder_names(answer, self.roots, [*loaded, *self.all_folders().values()])
+
     def _let_go(self, name: str) -> None:
         self._stamps.pop(name, None)
         if (old := self.served.pop(name, None)) is not None:
@@ -120,7 +128,7 @@ class Runs:
         except (RegardError, OSError, SafetensorError) as error:
             if not isinstance(error, RegardError):
                 error = CheckpointError(f"cannot be read: {error}", where="model.safetensors")
-            return {"name": name, "error": error_json(error)["error"]}
+            return {"name": name, "error": self.public(error_json(error)["error"])}
 
     def list_runs(self) -> list[dict[str, Any]]:
         """The runs: name, task, model, parameters, best metrics."""
@@ -141,7 +149,8 @@ class Runs:
             "attends": attends,
             "examples": offered_inputs(run),
         }
-        return {**self.summary(name), **parts, "recipe": run.recipe.model_dump()}
+        recipe = self.public(run.recipe.model_dump(mode="json"))
+        return {**self.summary(name), **parts, "recipe": recipe}
 
 
 def _changed(path: Path) -> int:

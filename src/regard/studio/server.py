@@ -71,7 +71,10 @@ def create_app(
     if not isinstance(runs, Runs):
         runs = Runs(settings, runs)
     counts = RequestCounts()
-    trainings = None if root is None else Trainings(root, runs)
+    trainings = None
+    if root is not None:
+        runs.roots.append(root)
+        trainings = Trainings(root, runs)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -86,9 +89,9 @@ def create_app(
         title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan
     )
     api.state.trainings = trainings
-    answer_errors(api)
+    answer_errors(api, runs.public)
     _add_verbs(api, "/runs/{name}", runs.named)
-    jobs = add_long_verbs(api, runs.named, runs.folder_of)
+    jobs = add_long_verbs(api, runs)
     if len(runs.served) == 1:
         _add_verbs(api, "", lambda: next(iter(runs.served.values())))
     if trainings is not None:

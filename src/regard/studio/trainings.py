@@ -30,6 +30,7 @@ from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown
 from regard.recipes.recipe import recipe_of
 from regard.studio.answers import error_json
+from regard.studio.folder_names import SENT_FOLDER
 from regard.studio.recipe_form import FORM_FIELDS, RecipeBody, list_recipes, show_form, show_recipe
 from regard.studio.runs import Runs
 from regard.studio.sent import begins_with, refuse_large
@@ -37,8 +38,6 @@ from regard.studio.sent_files import SentFile, short_enough
 
 RUN_NAME = r"[^\W_][\w.-]{0,63}"
 """A name of a new run: letters of any language, digits, and after the first also . _ -"""
-SENT_FOLDER = ".sent"
-"""The folder under the root with what was sent for each training, and what it printed."""
 PRINTED_FILE = ".log"
 """The file with what a training printed. No file that is sent has such a name."""
 PROCESS_FILE = ".process"
@@ -249,7 +248,8 @@ class Trainings:
                 summary = self.runs.summary(name) if name in self.runs else {"name": name}
                 listed.append({**summary, **self.progress(name, SMALL_CURVE_POINTS)})
             except (RegardError, OSError) as error:
-                listed.append({"name": name, "error": error_json(error)["error"]})
+                what = self.runs.public(error_json(error)["error"])
+                listed.append({"name": name, "error": what})
         return listed
 
     def show_training(self, name: str) -> dict[str, Any]:
@@ -307,7 +307,8 @@ class Trainings:
         """The problems that the command has printed, in the language of the page."""
         lines = self._log(name).read_text(encoding="utf-8", errors="replace").splitlines()
         own = [line.removeprefix("regard: ") for line in lines if line.startswith("regard: ")]
-        return "\n".join(map(_printed_line_shown, own or lines[-1:]))
+        printed = self.runs.public(own or lines[-1:])
+        return "\n".join(map(_printed_line_shown, printed))
 
 
 def _printed_line_shown(line: str) -> str:
