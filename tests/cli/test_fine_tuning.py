@@ -242,8 +242,8 @@ REFUSED = [
             "model={kind: cnn, preset: tiny}",
             "head={pooling: last}",
         ],
-        "head.pooling: cnn reads only a few tokens around each, so its last vector does not stand "
-        "for a text (allowed: "
+        "head.pooling: cnn reads only a few tokens around each, so its last vector does not "
+        "represent a text (allowed: "
         "mean, max)",
     ),
     (
