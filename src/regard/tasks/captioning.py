@@ -291,8 +291,8 @@ def with_images(
         dataset = getattr(captions, part)
         if dataset is None:
             continue
-        own = getattr(data, part)
-        corpora = own if isinstance(own, list) else data.train
+        section = getattr(data, part)
+        corpora = section if isinstance(section, list) else data.train
         moved = partial(progress, f"reading images of {part}")
         try:
             split = captioned(
@@ -341,7 +341,8 @@ def captioned(
     all. Only files in `within` are read, if that is given.
     """
     folders = [folder_of(corpus, base) for corpus in corpora]
-    numbers, places = dict[tuple[Path, str], int](), list[str]()
+    numbers = dict[tuple[Path, str], int]()
+    places = list[str]()
     of_examples = np.empty(len(dataset), dtype=np.int64)
     for example, name in enumerate(dataset.texts["source"]):
         key = folders[int(dataset.corpora[example])], name
@@ -352,16 +353,17 @@ def captioned(
     where = dict(zip(numbers, places, strict=True))
     pictures = images.prepare_pictures(where, reading, progress, drops=drops, within=within)
     readable = np.isin(of_examples, pictures.kept)
-    rows, lost = np.flatnonzero(readable), np.flatnonzero(~readable)
+    rows = np.flatnonzero(readable)
+    lost = np.flatnonzero(~readable)
     dropped = Finding(len(lost), tuple(dataset.where(int(row)) for row in lost[:NAMED]))
     chosen = dataset.select(rows) if len(lost) else dataset
-    own = {name: getattr(chosen, name) for name in Dataset.__dataclass_fields__}
-    kept = np.searchsorted(pictures.kept, of_examples[rows])
-    return CaptionedImages(**own, pictures=pictures, numbers=kept, dropped=dropped)
+    fields = {name: getattr(chosen, name) for name in Dataset.__dataclass_fields__}
+    picture_numbers = np.searchsorted(pictures.kept, of_examples[rows])
+    return CaptionedImages(**fields, pictures=pictures, numbers=picture_numbers, dropped=dropped)
 
 
 def folder_of(corpus: Corpus, base: Path) -> Path:
-    """What the names of images are relative to: the folder of the file that they stand in."""
+    """The folder that the names of images are relative to: that of the file with the names."""
     if corpus.corpus is not None or corpus.dataset is not None:
         return base
     return (base / str(corpus.file or next(iter(corpus.columns.values())))).parent

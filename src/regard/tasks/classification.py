@@ -68,7 +68,8 @@ WHOLE = re.compile(
 MAX_LISTED = 10
 """Labels that a message names."""
 MANY_CLASSES = 20
-"""More classes than this, and more than half as many as there are examples, are no classes."""
+"""Labels are refused as classes if there are more of them than this, and more than half as many as
+examples."""
 CLASS_LOSS: tuple[Loss, float] = (partial(F.cross_entropy, reduction="sum"), 0.2)
 """How a linear model is fitted to classes."""
 
@@ -287,7 +288,8 @@ class ClassMeasure(Measure):
         }
 
     def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
-        texts, others = ([part.texts[name] for name in part.columns] for part in (train, examples))
+        texts = [train.texts[name] for name in train.columns]
+        others = [examples.texts[name] for name in examples.columns]
         classes = len(self.encoding.labels.names)
         return baseline.classes(texts, self.encoding.targets(train), others, classes)
 
@@ -363,7 +365,7 @@ def classification_metrics(
 ) -> dict[str, Any]:
     """Accuracy, F1, Matthews' correlation, each class by itself, and what was taken for what.
 
-    A class has 0 where it is never predicted, or never true. `f1_macro` is the mean over the
+    A class has 0 if it is never predicted, or never true. `f1_macro` is the mean over the
     classes that are true or predicted somewhere; with one class for each example `f1_micro`, over
     all decisions, is the accuracy.
     """
@@ -371,7 +373,9 @@ def classification_metrics(
     matrix = np.bincount(true * classes + predicted, minlength=classes * classes).reshape(
         classes, classes
     )
-    right, predicted_Y, true_Y = np.diag(matrix).astype(float), matrix.sum(0), matrix.sum(1)
+    right = np.diag(matrix).astype(float)
+    predicted_Y = matrix.sum(0)
+    true_Y = matrix.sum(1)
     precision, recall, f1_Y = (
         np.divide(part, whole, out=np.zeros_like(right), where=whole > 0)
         for part, whole in (
@@ -409,6 +413,8 @@ def matthews(matrix: NDArray[np.int64]) -> float:
         (c s - sum_k t_k p_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k t_k^2))
     """
     values = matrix.astype(float)
-    total, true, predicted = values.sum(), values.sum(1), values.sum(0)
+    total = values.sum()
+    true = values.sum(1)
+    predicted = values.sum(0)
     spread = np.sqrt((total**2 - predicted @ predicted) * (total**2 - true @ true))
     return float((np.trace(values) * total - true @ predicted) / spread) if spread else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from regard.data.dataset import Dataset, Encoding
 from regard.data.example import Example
 from regard.errors import DecodeError, InputError, Problem, RegardError
 from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
+
+E = TypeVar("E", bound=Encoding)
 
 
 class EncodedExample(NamedTuple):
@@ -22,10 +24,10 @@ class EncodedExample(NamedTuple):
     row: int
 
 
-class ExampleAnswers(ABC):
+class ExampleAnswers(ABC, Generic[E]):
     """An answer for each example."""
 
-    def __init__(self, encoding: Encoding) -> None:
+    def __init__(self, encoding: E) -> None:
         self.encoding = encoding
 
     @abstractmethod
@@ -50,7 +52,7 @@ class ExampleAnswers(ABC):
         """Why an input that was encoded cannot be read after all."""
         return ()
 
-    def check(self, validation: Any) -> None:  # noqa: B027 (nothing to refuse)
+    def check(self, validation: Any) -> None:
         """Every validation can be answered."""
 
     def encode_inputs(

@@ -265,10 +265,10 @@ class Measure(ABC):
 
     @abstractmethod
     def line(self, examples: Dataset, row: int, result: Any) -> Line:
-        """What the file of predictions says about an example besides its place."""
+        """The line of the file of predictions for an example, without its place."""
 
     def summary(self, lines: list[Line]) -> dict[str, Any]:
-        """What `evaluate` says about all lines together."""
+        """Further metrics from all lines together."""
         return {}
 
     def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
@@ -278,14 +278,14 @@ class Measure(ABC):
 
 
 class HeadedMetrics(Metrics):
-    """What a `Measure` says about the answers."""
+    """The metrics of a `Measure`, for the answers of a head."""
 
     shares_examples = True
 
     def __init__(
         self,
         recipe: Any,
-        answers: ExampleAnswers,
+        answers: ExampleAnswers[Any],
         measure: Measure,
         names: Sequence[str],
         scales: Sequence[float] | None = None,

@@ -86,7 +86,7 @@ def text_columns(recipe: Any) -> tuple[str, ...]:
 
 
 class Labels(ABC):
-    """What labels stand for."""
+    """The meaning of labels: classes, choices or numbers."""
 
     names: tuple[str, ...] = ()
     """The classes in their order; empty if labels are not classes."""
@@ -154,7 +154,7 @@ class LabelEncoding(Encoding):
 
     @cached_property
     def arrangement(self) -> Arrangement | None:
-        """What makes the rows of an example; None for an imported run, which reads one text or two
+        """How the texts of an example make rows; None for an imported run, which reads one text or two
         as they come."""
         if self.fixed_arrangement is not None:
             return self.fixed_arrangement
@@ -163,7 +163,7 @@ class LabelEncoding(Encoding):
         return None
 
     def arrange(self, texts: int) -> Arrangement:
-        """What makes the rows of an example of one text or two, as the section `head` says."""
+        """How one text or two make rows, according to the section `head`."""
         both_orders = self.recipe.head.both_orders
         apart = self.recipe.head.apart
         if both_orders and apart:
@@ -184,7 +184,7 @@ class LabelEncoding(Encoding):
         return self.arrangement or self.arrange(len(examples.columns))
 
     def rows(self, examples: Dataset, row: int) -> list[Framed]:
-        """What a model reads of an example."""
+        """The rows of tokens that a model reads for an example."""
         texts = [
             self.framing.spelled(column[row].tolist(), examples.texts[name], row)
             for name, column in examples.columns.items()
@@ -364,7 +364,7 @@ def labelled_inputs(task: str, encoding: LabelEncoding, corpora: Sequence[Any]) 
     )
 
 
-class LabelAnswers(ExampleAnswers):
+class LabelAnswers(ExampleAnswers[LabelEncoding]):
     """The outputs of the head for each example; `predict` makes a prediction of those of one."""
 
     def __init__(
@@ -374,7 +374,6 @@ class LabelAnswers(ExampleAnswers):
         predict: Callable[[Example, Scores], Prediction],
     ) -> None:
         super().__init__(encoding)
-        self.labelled = encoding
         self.inputs = inputs
         self.predict = predict
 
@@ -388,7 +387,7 @@ class LabelAnswers(ExampleAnswers):
     def results(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Scores]:
         scores: dict[int, Scores] = {}
         for rows in fixed_batches(examples, read_tokens(model)):
-            batch = self.labelled.collate(examples, rows, 0, 0).to(device_of(model))
+            batch = self.encoding.collate(examples, rows, 0, 0).to(device_of(model))
             scores_XY = model(batch).float().cpu().numpy()
             scores |= dict(zip(rows.tolist(), scores_XY, strict=True))
             progress(len(rows))
@@ -400,4 +399,4 @@ class LabelAnswers(ExampleAnswers):
     def notes(
         self, encoded: EncodedInputs[EncodedExample], predictions: Sequence[Prediction]
     ) -> list[Note]:
-        return unknown_texts(encoded, self.labelled.fields_of, self.labelled.framing)
+        return unknown_texts(encoded, self.encoding.fields_of, self.encoding.framing)

@@ -78,7 +78,7 @@ UNKNOWN_NOTE = (
     "by word and by character, an unknown token costs, besides <unk>, the spelling of what it "
     "stands for: (n + 1) log 257 for n bytes"
 )
-"""What `RawTokens.spelt_out` counts (data/raw.py)."""
+"""How `RawTokens.spelt_out` counts unknown tokens (data/raw.py)."""
 RECONSTRUCTION = "reconstruction_"
 """How the metrics of an autoencoder begin, which predicts a text given that text."""
 BLOCKS = {"documents": document_pieces, "contiguous": contiguous_pieces, "stream": Streams}
@@ -235,8 +235,8 @@ class Continuations(WrittenTexts):
 
     def __init__(self, recipe: Any, tokenizer: Tokenizer, text_notes: TextNotes) -> None:
         """A text is continued after the `</s>` that it begins with."""
-        own = tokenizer
-        special = SpecialTokens(own.end, own.end, own.pad, own.unk, own.begin)
+        end = tokenizer.end
+        special = SpecialTokens(end, end, tokenizer.pad, tokenizer.unk, tokenizer.begin)
         super().__init__(tokenizer, recipe.search, special)
         self.recipe = recipe
         self.text_notes = text_notes
@@ -312,8 +312,8 @@ class Continuations(WrittenTexts):
         tokenizer = self.tokenizer
         whole = tokenizer.decode([*source, *hypothesis.tokens])
         # Whether a piece continues the last word or begins a new one shows only after the prompt
-        known = commonprefix([whole, tokenizer.decode(source)])  # noqa: RUF071 (not paths)
-        written = whole[len(known) :]
+        prompt = commonprefix([whole, tokenizer.decode(source)])  # noqa: RUF071 (not paths)
+        written = whole[len(prompt) :]
         return given + (written.lstrip(" ") if given[-1:].isspace() else written)
 
     def batches(

@@ -197,7 +197,7 @@ class MaskedLanguageModeling(Task):
 
 
 def masked_counts(examples: Segments) -> dict[str, int]:
-    """What is masked in a hundred batches, and how."""
+    """How many tokens are masked in a hundred batches, and how."""
     return examples.outcomes(100, READ_TOKENS)
 
 
@@ -392,7 +392,7 @@ class FilledGaps:
         return problem_in(given)
 
     def framed(self, model: BERT, given: Example) -> Framed:
-        """What the model reads of a text, or of two."""
+        """The row of tokens that the model reads for a text, or for two."""
         framing = Framing(self.tokenizer, segments=True, longest=model.longest)
         return framing.frame(*(with_gaps(self.tokenizer, part) for part in texts_in(given)))
 
@@ -409,8 +409,8 @@ class FilledGaps:
         of two texts also the probability that the second follows the first.
 
         Every gap by itself: the tokens are the most probable ones given the text with all its gaps.
-        What is no word is not offered, such as the mark of a word's beginning alone; it keeps its
-        probability, so those of the others need not sum to 1.
+        Tokens that are not words, such as the mark of a word's beginning alone, are not offered;
+        they keep their probability, so those of the others need not sum to 1.
         """
         tokenizer = self.tokenizer
         rows = encoded.readable()
@@ -428,17 +428,17 @@ class FilledGaps:
             values_PK, tokens_PK = log_p_PV.exp().topk(offered)
             gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
             for place, (number, given) in enumerate(zip(numbers, inputs, strict=True)):
-                own = [next(gaps) for token in rows[number] if token == tokenizer.mask]
+                filling = [next(gaps) for token in rows[number] if token == tokenizer.mask]
                 follows = None
                 if next_B is not None and len(texts_in(given)) > 1:
                     follows = float(next_B[place])
-                filled = _filled(tokenizer, given.text, own)
+                filled = _filled(tokenizer, given.text, filling)
                 predictions[number] = replace(filled, next_sentence=follows)
             progress(len(numbers))
         return [predictions[number] for number in range(len(rows))]
 
     def _not_offered(self) -> list[int]:
-        """The tokens that are no words."""
+        """The tokens that are not words."""
         tokenizer = self.tokenizer
         pieces = enumerate(tokenizer.pieces(range(tokenizer.size)))
         blank = {
@@ -476,12 +476,15 @@ def encode_gaps(tokenizer: Tokenizer, text: str) -> list[int] | None:
 
 @dataclass(frozen=True)
 class Gap:
-    """What may stand in one gap, most probable first."""
+    """The candidates for one gap, most probable first."""
 
-    tokens: tuple[str, ...]  # as the vocabulary spells them
-    words: tuple[str, ...]  # as they stand in a text
+    tokens: tuple[str, ...]
+    """As the vocabulary spells them."""
+    words: tuple[str, ...]
+    """As they stand in a text."""
     probabilities: tuple[float, ...]
-    outputs: tuple[str, ...]  # the text with each of them, and the likeliest in the other gaps
+    outputs: tuple[str, ...]
+    """The text with each of them, and the likeliest in the other gaps."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -495,7 +498,8 @@ class Gap:
 class Filled(Prediction):
     """A text, and what the model puts into its gaps."""
 
-    output: str  # the text as it was typed, with a word in each gap
+    output: str
+    """The text as it was typed, with a word in each gap."""
     gaps: tuple[Gap, ...]
     # of two texts: the probability that the second follows the first
     next_sentence: float | None = None
@@ -561,7 +565,7 @@ def _filled(
 
 
 def _written(tokenizer: Tokenizer, token: int) -> str:
-    """A token as it is written after another one, with the space between the two where it begins a
+    """A token as it is written after another one, with the space between the two if it begins a
     word."""
     return tokenizer.decode([token, token]).removeprefix(tokenizer.decode([token]))
 

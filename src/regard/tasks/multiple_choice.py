@@ -121,7 +121,7 @@ class MultipleChoice(Task):
 
     @classmethod
     def settle(cls, recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:
-        """With a name for each choice."""
+        """The recipe with a name for each choice."""
         names = ChoiceNames(recipe).names
         choices = len(text_columns(recipe)) - 1
         if len(names) != choices:
@@ -151,7 +151,7 @@ class ChoiceNames(Labels):
         self.names = tuple(names or ())
 
     def class_names(self, count: int) -> list[str]:
-        """Choices beyond those of the training data have numbers that are no names of others."""
+        """Choices beyond those of the training data are numbered, without repeating a name."""
         numbers = map(str, range(len(self.names), 2 * count))
         others = (name for name in numbers if name not in self.names)
         return [*self.names[:count], *islice(others, count - len(self.names[:count]))]

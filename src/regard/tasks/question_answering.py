@@ -99,10 +99,14 @@ class Window(NamedTuple):
     """A row that holds a question and a part of its text."""
 
     row: Framed
-    first: int  # the place in the row of the part's first token
-    start: int  # the number of that token in the text
-    stop: int  # the number of the token after the part
-    no_answer: int  # the place in the row that stands for no answer
+    first: int
+    """The place in the row of the part's first token."""
+    start: int
+    """The number of that token in the text."""
+    stop: int
+    """The number of the token after the part."""
+    no_answer: int
+    """The place in the row that stands for no answer."""
 
     def places_of(self, answer: tuple[int, int] | None) -> tuple[int, int]:
         """Where an answer begins and ends in the row: at `no_answer`, if the row does not hold all
@@ -123,11 +127,12 @@ class Best(NamedTuple):
     answers: tuple[tuple[int, int, float], ...]
     # s_null - s_ij of the best one: the log-odds of no answer against the best answer
     log_odds: float
-    log_p_none: float  # log P of no answer
+    log_p_none: float
+    """Log P of no answer."""
 
 
 Result = tuple[Best, list[float], Line]
-"""Of a question: its best answers, the loss of each of its rows, and its line of the file of
+"""The best answers to a question, the loss of each of its rows, and its line of the file of
 predictions."""
 
 
@@ -178,7 +183,7 @@ class QuestionAnswering(Task):
 
     @classmethod
     def settle(cls, recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:
-        """With whether a question may have no answer."""
+        """The recipe with whether a question may have no answer."""
         if recipe.head.no_answer is not None:
             return recipe
         return with_head(
@@ -225,11 +230,12 @@ class SpanEncoding(Encoding):
         return self.tokenizers["text"] if column in ("context", "question") else None
 
     def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
-        """Of the texts, each once, and of the questions."""
+        """The tokens of the questions, and of the texts, each counted once."""
         firsts = {
             context: row for row, context in reversed(list(enumerate(examples.texts["context"])))
         }
-        column, tokenizer = examples.columns["context"], self.tokenizers["text"]
+        column = examples.columns["context"]
+        tokenizer = self.tokenizers["text"]
         distinct = TokenColumn.of([column[row].tolist() for row in sorted(firsts.values())])
         columns = {"context": distinct, "question": examples.columns["question"]}
         return {name: token_report(column, tokenizer) for name, column in columns.items()}
@@ -244,7 +250,8 @@ class SpanEncoding(Encoding):
 
     def windows(self, examples: Dataset, row: int) -> list[Window]:
         """The rows of an example: the question is read whole in each, the text through windows."""
-        framing, texts = self.framing, examples.texts
+        framing = self.framing
+        texts = examples.texts
         question = framing.spelled(
             examples.columns["question"][row].tolist(), texts["question"], row
         )
@@ -259,7 +266,7 @@ class SpanEncoding(Encoding):
         return rows
 
     def answer_tokens(self, examples: Dataset, row: int) -> tuple[int, int] | None:
-        """The first and last token of the first answer; None where there is none."""
+        """The first and last token of the first answer; None if there is none."""
         answer = examples.columns["answer"][row].tolist()
         return (answer[0], answer[1]) if answer else None
 
@@ -276,7 +283,8 @@ class SpanEncoding(Encoding):
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
         """Rows with the places of the answer; a row without the whole answer has none."""
-        read, labels = list[list[Window]](), list[tuple[int, int]]()
+        read = list[list[Window]]()
+        labels = list[tuple[int, int]]()
         for row in rows.tolist():
             read.append(self.windows(examples, row))
             labels += [window.places_of(self.answer_tokens(examples, row)) for window in read[-1]]
@@ -287,7 +295,8 @@ class SpanEncoding(Encoding):
         return replace(batch, tokens=len(labels))
 
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
-        tokenizer, answer = self.framing.tokenizer, self.answer_tokens(examples, row)
+        tokenizer = self.framing.tokenizer
+        answer = self.answer_tokens(examples, row)
         context = examples.columns["context"][row].tolist()
         return {
             "question": tokenizer.pieces(examples.columns["question"][row].tolist()),
@@ -327,12 +336,11 @@ class SpanHeads(Heads):
         """Any model can be under the head."""
 
 
-class SpanAnswers(ExampleAnswers):
+class SpanAnswers(ExampleAnswers[SpanEncoding]):
     """The best spans for each question."""
 
     def __init__(self, encoding: SpanEncoding, inputs: QuestionInputs) -> None:
         super().__init__(encoding)
-        self.spans = encoding
         self.inputs = inputs
         self.recipe = encoding.recipe
 
@@ -355,26 +363,20 @@ class SpanAnswers(ExampleAnswers):
         ]
 
     def results(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Result]:
-        """Of every question the best answers; where the right one is known, also the losses and the
+        """The best answers to every question; if the right one is known, also the losses and the
         line."""
         results = list[Result]()
-        for row, best, read in self.answers_to(model, examples, self.recipe.search.nbest, progress):
-            losses, line = list[float](), Line()
+        nbest = self.recipe.search.nbest
+        for row, best, read in self.answers_to(model, examples, nbest, progress):
             if "answer" in examples.columns:
-                tokens, line = (
-                    self.spans.answer_tokens(examples, row),
-                    self._line(examples, row, best),
-                )
-                for window, logits_2L in read:  # -(log P_start + log P_end) / 2
-                    log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
-                    losses.append(
-                        float(np.mean(log_z_2 - logits_2L[[0, 1], window.places_of(tokens)]))
-                    )
-            results.append((best, losses, line))
+                losses = _losses(read, self.encoding.answer_tokens(examples, row))
+                results.append((best, losses, self._line(examples, row, best)))
+            else:
+                results.append((best, [], {}))
         return results
 
     def _line(self, examples: Dataset, row: int, best: Best) -> Line:
-        """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold
+        """`answer` is the best one even if none is given, `answer_f1` its F1: what a threshold
         is chosen by."""
         question = Example.of_text(examples.texts["question"][row], examples.where(row))
         answered = self.prediction(question, examples, row, (best, [], {}))
@@ -404,9 +406,9 @@ class SpanAnswers(ExampleAnswers):
         """The number of each question, its best answers, and its rows with their logits."""
         for start in range(0, len(examples), QUESTIONS_PER_BATCH):
             rows = range(start, min(start + QUESTIONS_PER_BATCH, len(examples)))
-            read = [self.spans.windows(examples, row) for row in rows]
+            read = [self.encoding.windows(examples, row) for row in rows]
             framed = [window.row for own in read for window in own]
-            logits = dict(token_logits(model, framed, self.spans.framing.tokenizer.pad))
+            logits = dict(token_logits(model, framed, self.encoding.framing.tokenizer.pad))
             numbers = count()
             for row, own in zip(rows, read, strict=True):
                 visible = examples.columns["starts"][row] < examples.columns["ends"][row]
@@ -426,16 +428,19 @@ class SpanAnswers(ExampleAnswers):
             [np.minimum(place - window.start, window.stop - 1 - place) for window, _ in read]
         )
         chosen = around.argmax(axis=0)
-        candidates, totals, stop_before = list[tuple[float, int, int]](), [-math.inf], 0
+        candidates = list[tuple[float, int, int]]()
+        totals = [-math.inf]
+        stop_before = 0
         for number, (window, logits_2L) in enumerate(read):
             part = slice(window.start, window.stop)
             first_L, last_L = logits_2L[:, window.first : window.first + window.stop - window.start]
             first_L, last_L = np.where(visible[part], (first_L, last_L), -np.inf)
             length_LL = 1 + np.arange(len(first_L)) - np.arange(len(first_L))[:, None]
             allowed_LL = (length_LL > 0) & (length_LL <= self.recipe.evaluation.longest_answer)
-            # where the window with the most text around a first token ends too early, the next that
+            # if the window with the most text around a first token ends too early, the next that
             # holds the last
-            chosen_L1, held_only_here_L = chosen[part, None], place[part] >= stop_before
+            chosen_L1 = chosen[part, None]
+            held_only_here_L = place[part] >= stop_before
             allowed_LL &= (chosen_L1 == number) | ((chosen_L1 < number) & held_only_here_L)
             stop_before = window.stop
             s_LL = np.where(allowed_LL, first_L[:, None] + last_L, -np.inf)
@@ -472,7 +477,8 @@ class SpanAnswers(ExampleAnswers):
         """The best answers in characters; two tokens of one character may give the same span
         twice."""
         best, *_ = result
-        starts, ends = examples.columns["starts"][row], examples.columns["ends"][row]
+        starts = examples.columns["starts"][row]
+        ends = examples.columns["ends"][row]
         spans = dict[Span, float]()
         for first, last, score in best.answers:
             spans.setdefault(Span(int(starts[first]), int(ends[last])), score)
@@ -485,7 +491,7 @@ class SpanAnswers(ExampleAnswers):
     def notes(
         self, encoded: EncodedInputs[EncodedExample], predictions: Sequence[Prediction]
     ) -> list[Note]:
-        return unknown_texts(encoded, self.spans.fields_of, self.spans.framing)
+        return unknown_texts(encoded, self.encoding.fields_of, self.encoding.framing)
 
 
 class SpanMeasure(Measure):
@@ -495,34 +501,33 @@ class SpanMeasure(Measure):
         self.recipe = recipe
 
     def scores(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:
-        """Exact match and F1; where no answer may be right, also apart, and what the best threshold
-        would give."""
+        """The loss of a row, exact match and F1; if a question may have no answer, also what
+        `_unanswered_scores` has."""
         lines = [line for _, _, line in results]
-        metrics = {
-            "loss": float(np.mean([loss for _, losses, _ in results for loss in losses])),
-            **_means(lines),
-        }
-        if self.recipe.head.no_answer:
-            answerable, others = (
-                [line for line in lines if bool(line["expected"]) is has] for has in (True, False)
-            )
-            if answerable:
-                metrics |= {
-                    f"answerable_{name}": value for name, value in _means(answerable).items()
-                }
-            if others:
-                metrics["unanswerable_right"] = _means(others)["exact_match"]
-            no_answer, scores = (
-                [line[name] for line in lines] for name in ("no_answer", "answer_f1")
-            )
-            threshold, best = best_threshold(
-                no_answer, scores, [not line["expected"] for line in lines]
-            )
-            metrics |= {"best_threshold": threshold, "best_f1": best}
-        return metrics
+        losses = [loss for _, own, _ in results for loss in own]
+        metrics = {"loss": float(np.mean(losses)), **_means(lines)}
+        return metrics | (_unanswered_scores(lines) if self.recipe.head.no_answer else {})
 
     def line(self, examples: Dataset, row: int, result: Result) -> Line:
         return result[2]
+
+
+def _unanswered_scores(lines: Sequence[Line]) -> dict[str, float]:
+    """The scores of questions with and without an answer apart, and what the best threshold would
+    give."""
+    answerable = [line for line in lines if line["expected"]]
+    others = [line for line in lines if not line["expected"]]
+    metrics = dict[str, float]()
+    if answerable:
+        metrics |= {f"answerable_{name}": value for name, value in _means(answerable).items()}
+    if others:
+        metrics["unanswerable_right"] = _means(others)["exact_match"]
+    threshold, best = best_threshold(
+        [line["no_answer"] for line in lines],
+        [line["answer_f1"] for line in lines],
+        [not line["expected"] for line in lines],
+    )
+    return metrics | {"best_threshold": threshold, "best_f1": best}
 
 
 def occlude_words_of_answer(answers: SpanAnswers, model: Headed, given: Example) -> WordFalls:
@@ -544,16 +549,16 @@ def occlude_words_of_answer(answers: SpanAnswers, model: Headed, given: Example)
             json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)
         ],
     }
-    examples = Dataset.of(answers.spans, columns, str)
+    examples = Dataset.of(answers.encoding, columns, str)
     values = [
-        answers.answer_probability(best, logits, answers.spans.answer_tokens(examples, row))
+        answers.answer_probability(best, logits, answers.encoding.answer_tokens(examples, row))
         for row, best, logits in answers.answers_to(model, examples, 1)
     ]
     return falls_of_one("P(no answer)" if whole.none else f"P({whole.output})", values, shorter)
 
 
 def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[int]:
-    """The first and the last token that overlap with the first answer; nothing where no token
+    """The first and the last token that overlap with the first answer; nothing if no token
     does."""
     for start, text in answers_in(answers)[:1]:
         answer = trimmed(context, start, start + len(text))
@@ -564,6 +569,16 @@ def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[in
         ]
         return [inside[0], inside[-1]] if inside else []
     return []
+
+
+def _losses(read: Read, tokens: tuple[int, int] | None) -> list[float]:
+    """-(log P_start + log P_end) / 2 of the right answer, in each row of a question."""
+    losses = []
+    for window, logits_2L in read:
+        log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
+        right_2 = logits_2L[[0, 1], window.places_of(tokens)]
+        losses.append(float(np.mean(log_z_2 - right_2)))
+    return losses
 
 
 def _null(read: Read) -> float:
@@ -577,16 +592,17 @@ def _means(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Answered(Prediction):
-    """A question, its text, and what the model answers; none where there is no answer."""
+    """A question, its text, and what the model answers; nothing if there is no answer."""
 
     context: str
     answers: tuple[tuple[Span, float], ...]
     """The best ones with their log P; the places are in the context as it was typed."""
-    none: bool  # whether no answer is given
-    no_answer: (
-        float | None
-    )  # log-odds of no answer against the best answer; None for a model that always answers
-    log_p_none: float  # log P of no answer
+    none: bool
+    """Whether no answer is given."""
+    no_answer: float | None
+    """Log-odds of no answer against the best answer; None for a model that always answers."""
+    log_p_none: float
+    """Log P of no answer."""
 
     @property
     def span(self) -> Span | None:
@@ -652,7 +668,7 @@ def f1(answer: str, expected: Sequence[str], script: Script = "squad") -> float:
             Counter(side.replace(" ", "") if script == "korquad" else side.split())
             for side in (ours, theirs)
         ]
-        if not all(parts):  # where one side is no answer, only equals agree
+        if not all(parts):  # if one side has no answer, only equals agree
             return float(ours == theirs)
         return 2 * (parts[0] & parts[1]).total() / (parts[0].total() + parts[1].total())
 
@@ -685,5 +701,6 @@ def best_threshold(
     for value, above in zip(values, [*values[1:], values[-1] + 2.0], strict=True):
         total += gains[value]
         if total > best:
-            best, threshold = total, (value + above) / 2
+            best = total
+            threshold = (value + above) / 2
     return threshold, best / len(scores)

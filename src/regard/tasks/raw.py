@@ -176,11 +176,12 @@ def spelling_options(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Ten
 
 
 def check_max_length(recipe: Recipe, *, imported: bool = False) -> None:
-    """Texts may not be longer than the positions that a model learns, where it learns any.
+    """Texts may not be longer than the positions that a model learns, if it learns any.
 
     A model that was imported, or begins with the weights of another run, has as many as that one.
     """
-    length, positions = recipe.data.max_length, getattr(recipe.model, "max_positions", None)
+    length = recipe.data.max_length
+    positions = getattr(recipe.model, "max_positions", None)
     if positions is not None and length > positions:
         what = f"texts of {length} tokens are longer than the model's {positions} positions"
         more = (
@@ -193,7 +194,8 @@ def token_losses(model: Any, predicted: Predicted) -> tuple[Tensor, Tensor]:
     """The cross-entropy of each token [P] in double precision, and whether it is the likeliest of
     all."""
     rows = max(1, 2**24 // max(parameter.shape[0] for parameter in model.output.parameters()))
-    losses, right = [], []
+    losses = []
+    right = []
     for hidden_PD, labels_P in zip(*(torch.split(part, rows) for part in predicted), strict=True):
         logits_PV = model.readout(hidden_PD).float()
         losses.append(F.cross_entropy(logits_PV, labels_P, reduction="none").double())

@@ -207,7 +207,8 @@ class NumberMeasure(Measure):
         return {"errors": worst[: math.ceil(WORST_SHARE * len(worst))]}
 
     def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
-        texts, others = ([part.texts[name] for name in part.columns] for part in (train, examples))
+        texts = [train.texts[name] for name in train.columns]
+        others = [examples.texts[name] for name in examples.columns]
         return baseline.numbers(texts, self.encoding.targets(train), others)
 
 
@@ -230,7 +231,8 @@ class Estimated(Prediction):
 
 def pearson(true: NDArray[np.float64], predicted: NDArray[np.float64]) -> float:
     """The linear correlation; 0 where one of the two does not vary."""
-    x, y = true - true.mean(), predicted - predicted.mean()
+    x = true - true.mean()
+    y = predicted - predicted.mean()
     norm = np.sqrt((x @ x) * (y @ y))
     return float(x @ y / norm) if norm else 0.0
 

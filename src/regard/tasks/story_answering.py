@@ -172,7 +172,8 @@ class StoryEncoding(Encoding):
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> StoryBatch:
         """A batch to train on: empty memories are inserted by seed and epoch, the first epochs go
         without softmax."""
-        model, bits = self.recipe.model, None
+        model = self.recipe.model
+        bits = None
         if model.temporal and model.time_noise:
             bits = np.random.PCG64(np.random.SeedSequence([seed, epoch, *map(int, rows)]))
         return self.batch(examples, rows, bits, linear=epoch < model.linear_start)
@@ -212,7 +213,8 @@ class StoryEncoding(Encoding):
 
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
         """The sentences as they are read, the question and the answer."""
-        tokenizer, columns = self.tokenizers["text"], examples.columns
+        tokenizer = self.tokenizers["text"]
+        columns = examples.columns
         sentences = np.split(columns["story"][row], np.cumsum(columns["sizes"][row])[:-1])
         return {
             "story": [" ".join(tokenizer.pieces(words.tolist())) for words in sentences],
@@ -254,10 +256,8 @@ class StoryNetwork(Network):
         """Every memory network can read every story."""
 
 
-class StoryAnswers(ExampleAnswers):
+class StoryAnswers(ExampleAnswers[StoryEncoding]):
     """The likeliest words."""
-
-    encoding: StoryEncoding
 
     def __init__(self, encoding: StoryEncoding) -> None:
         super().__init__(encoding)
@@ -334,7 +334,8 @@ class StoryMetrics(Metrics):
 
     def validate(self, model: MemoryNetwork, examples: Dataset) -> dict[str, Any]:
         """Every restart is measured; from here on the best of them by `training.best` answers."""
-        (losses_BI, wrong_BI, _), training = self.tally(model, examples), self.recipe.training
+        training = self.recipe.training
+        losses_BI, wrong_BI, _ = self.tally(model, examples)
         loss_I = losses_BI.mean(0).nan_to_num(nan=math.inf)
         error_I = torch.stack(list(error_by_task(wrong_BI, examples).values())).mean(0)
         best = min(
@@ -342,7 +343,8 @@ class StoryMetrics(Metrics):
             key=lambda i: (float(error_I[i]) * (training.best == "error"), loss_I[i]),
         )
         model.winner.fill_(best)
-        loss, samples = float(loss_I[best]), []
+        loss = float(loss_I[best])
+        samples = []
         for row, answers in zip(
             range(training.samples), self.answers.results(model, examples), strict=False
         ):
@@ -369,10 +371,8 @@ class StoryMetrics(Metrics):
     def evaluate(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> dict[str, Any]:
         """The share of wrong answers, by task and as their mean; how many of the known facts were
         attended to."""
-        (losses_BI, wrong_BI, looked_BN), winner = (
-            self.tally(model, examples, progress),
-            int(model.winner),
-        )
+        losses_BI, wrong_BI, looked_BN = self.tally(model, examples, progress)
+        winner = int(model.winner)
         errors = {
             task: share(error_I[winner])
             for task, error_I in error_by_task(wrong_BI, examples).items()
@@ -397,10 +397,9 @@ class StoryMetrics(Metrics):
         self, model: MemoryNetwork, examples: Dataset, progress: Done
     ) -> list[dict[str, Any]]:
         """Each question after its story, with the right answer and the model's."""
-        wrong_B, lines = (
-            self.tally(model, examples, progress)[1][:, model.winner],
-            list[dict[str, Any]](),
-        )
+        _, wrong_BI, _ = self.tally(model, examples)
+        wrong_B = wrong_BI[:, model.winner]
+        lines = list[dict[str, Any]]()
         for row, answers in enumerate(self.answers.results(model, examples)):
             story, question, label = (
                 examples.texts[name][row] for name in ("story", "question", "answer")
@@ -413,7 +412,7 @@ class StoryMetrics(Metrics):
     def tally(
         self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore
     ) -> list[Tensor]:
-        """Of each question and restart the loss, losses_BI, and whether the answer is wrong,
+        """For each question and restart the loss, losses_BI, and whether the answer is wrong,
         wrong_BI; and where each hop of the winner looked most, looked_BN."""
         parts = []
         for rows in fixed_batches(examples, QUESTIONS_PER_BATCH):

@@ -237,7 +237,7 @@ class TagEncoding(Encoding):
     def _refuse_unknown(
         self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], where: Where
     ) -> None:
-        """Every tag that is not one of the labels, where it first stands."""
+        """Refuse tags that are not among the labels, each at its first place."""
         first: dict[str, Problem] = {}
         types = (
             self.labels
@@ -280,10 +280,10 @@ class TagEncoding(Encoding):
         return [[known[word] for word in words] for words in spelt]
 
     def rows(self, words: Sequence[Sequence[Token]]) -> list[Marked]:
-        """One row; several where the sentence is too long: each word is tagged where most stands
-        around it.
+        """One row, or several if the sentence is too long: each word is tagged in the row with the
+        most text around it.
 
-        A word is tagged at its first token, or at its last where a model has read all of it only
+        A word is tagged at its first token, or at its last one if a model has read all of it only
         there.
         """
         sizes = np.array([len(ids) for ids in words])
@@ -291,7 +291,8 @@ class TagEncoding(Encoding):
         ids = [token for word in words for token in word]
         parts = windows(len(ids), self.framing.room, self.framing.stride)
         inside = [slice(*np.searchsorted(carriers, part)) for part in parts]
-        chosen_W, most_W = np.zeros(len(words), dtype=np.int64), np.full(len(words), -1)
+        chosen_W = np.zeros(len(words), dtype=np.int64)
+        most_W = np.full(len(words), -1)
         for number, ((start, stop), own) in enumerate(zip(parts, inside, strict=True)):
             around = np.minimum(carriers[own] - start, stop - 1 - carriers[own])
             chosen_W[own] = np.where(around > most_W[own], number, chosen_W[own])
@@ -324,7 +325,8 @@ class TagEncoding(Encoding):
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
         """Rows of tokens, with the label of each word at the token that carries it."""
-        column, places = examples.columns["labels"], tuple(rows.tolist())
+        column = examples.columns["labels"]
+        places = tuple(rows.tolist())
         read = [self.rows(self.words(examples, row)) for row in places]
         framed = [[marked.row for marked in own] for own in read]
         batch = labelled_batch(framed, torch.empty(0), self.framing.tokenizer.pad, places)
@@ -413,29 +415,26 @@ class TagHeads(Heads):
 # Answers and their metrics
 
 
-class TagAnswers(ExampleAnswers):
+class TagAnswers(ExampleAnswers[TagEncoding]):
     """A tag for every word."""
-
-    def __init__(self, encoding: TagEncoding) -> None:
-        super().__init__(encoding)
-        self.tags = encoding
 
     def encoded_texts(self, given: Example) -> dict[str, str]:
         InputError.raise_if([problem_in_text(given.text, given.place)])
-        text, spans = self.tags.split(given)
+        text, spans = self.encoding.split(given)
         return {"text": text, "tokens": json.dumps([text[slice(*span)] for span in spans])}
 
     def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
         """Whether the tokenizer drops all of a text, so that `encode_words` has put `<unk>` for
         each word."""
-        tokenizer, ids = self.tags.framing.tokenizer, examples.columns["tokens"][row]
+        tokenizer = self.encoding.framing.tokenizer
+        ids = examples.columns["tokens"][row]
         words = json.loads(examples.texts["tokens"][row])
         dropped = (ids == tokenizer.unk).all() and not tokenizer.encode(" ".join(words))
         return [nothing_known(examples.texts["text"][row], examples.where(row))] if dropped else []
 
     def results(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Tags]:
         return self.tag_words(
-            model, [self.tags.words(examples, row) for row in range(len(examples))], progress
+            model, [self.encoding.words(examples, row) for row in range(len(examples))], progress
         )
 
     def tag_words(
@@ -445,14 +444,15 @@ class TagAnswers(ExampleAnswers):
         rows = [
             (number, marked)
             for number, words in enumerate(sentences)
-            for marked in self.tags.rows(words)
+            for marked in self.encoding.rows(words)
         ]
         log_p = [
-            np.zeros((len(words), len(self.tags.labels)), dtype=np.float32) for words in sentences
+            np.zeros((len(words), len(self.encoding.labels)), dtype=np.float32)
+            for words in sentences
         ]
         left = np.bincount([number for number, _ in rows], minlength=len(sentences))
         for row, logits_LY in token_logits(
-            model, [marked.row for _, marked in rows], self.tags.framing.tokenizer.pad
+            model, [marked.row for _, marked in rows], self.encoding.framing.tokenizer.pad
         ):
             sentence, marked = rows[row]
             log_p[sentence][marked.words] = logits_LY.log_softmax(-1).numpy()[marked.places]
@@ -464,20 +464,23 @@ class TagAnswers(ExampleAnswers):
 
     def prediction(self, given: Example, examples: Dataset, row: int, result: Tags) -> TaggedInput:
         return tagged(
-            self.tags, *self.tags.split(given), self.tags.names(result), result.probabilities
+            self.encoding,
+            *self.encoding.split(given),
+            self.encoding.names(result),
+            result.probabilities,
         )
 
     def notes(
         self, encoded: EncodedInputs[EncodedExample], predictions: Sequence[Prediction]
     ) -> list[Note]:
-        return unknown_texts(encoded, self.tags.fields_of, self.tags.framing)
+        return unknown_texts(encoded, self.encoding.fields_of, self.encoding.framing)
 
 
 class TagMeasure(Measure):
     """The accuracy of tags, and the F1 of entities."""
 
     def __init__(self, encoding: TagEncoding, inputs: conll.TaggedInputs) -> None:
-        self.tags = encoding
+        self.encoding = encoding
         self.inputs = inputs
 
     def scores(self, examples: Dataset, results: Sequence[Tags]) -> dict[str, Any]:
@@ -488,22 +491,25 @@ class TagMeasure(Measure):
             -np.take_along_axis(of.log_p_WY, own[:, None], -1)
             for of, own in zip(results, labels, strict=True)
         ]
-        expected = [self.tags.expected(examples, row) for row in range(len(examples))]
-        predicted = [*map(self.tags.names, results)]
+        expected = [self.encoding.expected(examples, row) for row in range(len(examples))]
+        predicted = [*map(self.encoding.names, results)]
         metrics = {
             "loss": float(np.concatenate(losses).mean()),
             "accuracy": accuracy(expected, predicted),
         }
-        return metrics | ({} if is_plain(self.tags.recipe) else entity_scores(expected, predicted))
+        return metrics | (
+            {} if is_plain(self.encoding.recipe) else entity_scores(expected, predicted)
+        )
 
     def line(self, examples: Dataset, row: int, result: Tags) -> Line:
         tokens: list[str] = json.loads(examples.texts["tokens"][row])
-        expected, predicted = self.tags.expected(examples, row), self.tags.names(result)
-        text, spans = self.tags.split(self.inputs.of_words(tokens, examples.where(row)))
+        expected = self.encoding.expected(examples, row)
+        predicted = self.encoding.names(result)
+        text, spans = self.encoding.split(self.inputs.of_words(tokens, examples.where(row)))
         return {
             "input": text,
-            "output": tagged(self.tags, text, spans, predicted).output,
-            "expected": tagged(self.tags, text, spans, expected).output,
+            "output": tagged(self.encoding, text, spans, predicted).output,
+            "expected": tagged(self.encoding, text, spans, expected).output,
             "right": predicted == expected,
             "tokens": tokens,
             "tags": predicted,
@@ -511,9 +517,10 @@ class TagMeasure(Measure):
         }
 
     def baselines(self, train: Dataset, examples: Dataset) -> Iterator[tuple[str, Any]]:
-        words, others = ([*map(json.loads, part.texts["tokens"])] for part in (train, examples))
+        words = [*map(json.loads, train.texts["tokens"])]
+        others = [*map(json.loads, examples.texts["tokens"])]
         labels = [train.columns["labels"][row] for row in range(len(train))]
-        for name, results in baseline.tags(words, labels, others, len(self.tags.labels)):
+        for name, results in baseline.tags(words, labels, others, len(self.encoding.labels)):
             yield name, [Tags.of(log_p_WY) for log_p_WY in results]
 
 
@@ -535,14 +542,14 @@ def tagged(
 
 def occlude_words_of_tags(answers: TagAnswers, model: Headed, given: Example) -> WordFalls:
     """How much the tag of every word depends on each word."""
-    text, spans = answers.tags.split(given)
+    text, spans = answers.encoding.split(given)
     words = [text[slice(*span)] for span in spans]
     check_word_count(len(words))
     sentences = [
         words,
         *(words[:out] + words[out + 1 :] for out in range(len(words)) if len(words) > 1),
     ]
-    whole, *without = answers.tag_words(model, answers.tags.encode_words(sentences))
+    whole, *without = answers.tag_words(model, answers.encoding.encode_words(sentences))
     p_without = [np.exp(shortened.log_p_WY) for shortened in without]
     tags = np.array(whole.best)
     values = np.array(whole.probabilities)
@@ -550,7 +557,7 @@ def occlude_words_of_tags(answers: TagAnswers, model: Headed, given: Example) ->
     for out, p in enumerate(p_without):
         others = np.delete(np.arange(len(words)), out)
         falls_WA[out, others] = values[others] - p[np.arange(len(others)), tags[others]]
-    names = answers.tags.names(whole)
+    names = answers.encoding.names(whole)
     named = tuple(f"{word}/{name}" for word, name in zip(words, names, strict=True))
     kept = len(p_without)
     return WordFalls(named, tuple(map(float, values)), tuple(words[:kept]), falls_WA[:kept])
@@ -560,7 +567,8 @@ class Tags(NamedTuple):
     """The tags of a sentence."""
 
     best: list[int]
-    log_p_WY: LogProbabilities  # log P of every tag of each word
+    log_p_WY: LogProbabilities
+    """Log P of every tag of each word."""
 
     @classmethod
     def of(cls, log_p_WY: LogProbabilities, crf: CRF | None = None) -> Tags:
@@ -574,7 +582,7 @@ class Tags(NamedTuple):
 
     @property
     def probabilities(self) -> list[float]:
-        """That of each tag."""
+        """P of each tag."""
         return [
             float(np.exp(log_p_Y[tag]))
             for tag, log_p_Y in zip(self.best, self.log_p_WY, strict=True)
@@ -620,11 +628,12 @@ class TaggedInput(Prediction):
 
     @property
     def output(self) -> str:
-        """`[PER Anna Kim] lives in [LOC Oslo].`; where tags mark no entities, a tag behind each
+        """`[PER Anna Kim] lives in [LOC Oslo].`; if tags mark no entities, a tag behind each
         word."""
         if not self.finds_entities:
             return " ".join(f"{self.input[slice(*word.span)]}/{word.tag}" for word in self.words)
-        parts, done = [], 0
+        parts = []
+        done = 0
         for entity in self.entities:
             parts += [self.input[done : entity["start"]], f"[{entity['type']} {entity['text']}]"]
             done = entity["end"]
@@ -659,9 +668,12 @@ def entity_scores(
     expected: Sequence[Sequence[str]], output: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
     """`precision`, `recall` and `f1` over all entities, and the same of each type under `types`."""
-    there, predicted, right = Counter[str](), Counter[str](), Counter[str]()
+    there = Counter[str]()
+    predicted = Counter[str]()
+    right = Counter[str]()
     for ours, theirs in zip(expected, output, strict=True):
-        gold, guessed = set(conll.entities_in(ours)), set(conll.entities_in(theirs))
+        gold = set(conll.entities_in(ours))
+        guessed = set(conll.entities_in(theirs))
         there.update(entity.type for entity in gold)
         predicted.update(entity.type for entity in guessed)
         right.update(entity.type for entity in gold & guessed)

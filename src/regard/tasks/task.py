@@ -1,4 +1,4 @@
-"""What a task is: all that differs between runs besides the model, composed of parts."""
+"""Tasks: everything that differs between runs besides the model, composed of parts."""
 
 from __future__ import annotations
 
@@ -260,6 +260,10 @@ class Task(ABC):
         """Refuse a recipe that cannot be trained or validated on the data."""
         self.network.check(data)
         self.answers.check(data.validation)
+
+    def data_warnings(self, data: Prepared[Any]) -> Iterator[str]:
+        """What looks wrong about the training data."""
+        return iter(())
 
     # Inputs
 

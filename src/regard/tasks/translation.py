@@ -3,18 +3,20 @@ texts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from regard.config import Config
 from regard.data.config import Corpus, TextPairs
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.inputs import Inputs
-from regard.data.prepare import read
+from regard.data.prepare import Prepared, read
 from regard.errors import import_extra
 from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
@@ -34,6 +36,14 @@ from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
 BLEU_4 = {"bleu": 4}
+FEWEST_PAIRS = 100
+"""Fewest pairs whose lengths are compared."""
+LEAST_VARIATION = 0.2
+"""Least variation of lengths, deviation / mean, on both sides, for a correlation to say
+something."""
+UNRELATED_CORRELATION = 0.1
+"""Correlation of lengths below which pairs are hardly translations; of real ones it is 0.6 or
+more."""
 
 
 class Parallel(Corpus):
@@ -96,10 +106,31 @@ class Translation(Task):
         super().check_recipe(recipe)
         check_tokenisation(recipe.evaluation)
 
+    def data_warnings(self, data: Prepared[Dataset]) -> Iterator[str]:
+        return unrelated_lengths(data.train)
+
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
         examples = read(self.encoding, self.recipe, corpora, part, base)
         refuse_long_pairs(examples)
         return examples
+
+
+def unrelated_lengths(train: Dataset) -> Iterator[str]:
+    """A warning if long sentences do not have long translations, as if the lines of one file were
+    shuffled or shifted."""
+    if len(train) < FEWEST_PAIRS:
+        return
+    sources = train.columns["source"].lengths.astype(np.float64)
+    targets = train.columns["target"].lengths.astype(np.float64)
+    if min(float(side.std() / side.mean()) for side in (sources, targets)) < LEAST_VARIATION:
+        return
+    correlation = float(np.corrcoef(sources, targets)[0, 1])
+    if correlation < UNRELATED_CORRELATION:
+        yield (
+            f"the lengths of sources and targets are unrelated (correlation {correlation:.2f}): "
+            "translations line by line are not like that; are the lines of the two sides in the "
+            "same order?"
+        )
 
 
 def translation_scores(

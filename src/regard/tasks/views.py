@@ -57,7 +57,7 @@ class Views:
     written: WrittenTexts | None = None
     """The texts that a search writes."""
     targets: TargetTexts | None = None
-    """The same, if each is written for a source and has references."""
+    """The texts that a search writes for sources, which have references."""
     text_metrics: TextMetrics | None = None
     """Metrics of the targets."""
     gaps: FilledGaps | None = None
@@ -69,7 +69,7 @@ class Views:
     rewrites: bool = False
     """Whether the model writes the text that it has read."""
     unit: Unit = "examples"
-    """What `compare` tests."""
+    """The things that `compare` counts."""
 
     @property
     def target_texts(self) -> TargetTexts:

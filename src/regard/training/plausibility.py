@@ -25,14 +25,6 @@ SMALL_VOCABULARY = 1_000
 """Vocabularies up to this size are never said to be too large."""
 MANY_DROPPED_SHARE = 0.25
 """Share of the training examples over `data.max_length` from which there is a warning."""
-FEWEST_PAIRS = 100
-"""Fewest pairs whose lengths are compared."""
-LEAST_VARIATION = 0.2
-"""Least variation of lengths, deviation / mean, on both sides, for a correlation to say
-something."""
-UNRELATED_CORRELATION = 0.1
-"""Correlation of lengths below which pairs are hardly translations; of real ones it is 0.6 or
-more."""
 
 
 def warnings_for(recipe: AnyRecipe, task: Task, data: Prepared[Any]) -> list[str]:
@@ -65,7 +57,7 @@ def recipe_warnings(recipe: AnyRecipe) -> Iterator[str]:
 def data_warnings(recipe: AnyRecipe, task: Task, data: Prepared[Any]) -> Iterator[str]:
     """Warnings about the data, and about settings that do not suit it."""
     yield from _dropped_by_length(recipe, data)
-    yield from _unrelated_lengths(recipe, data)
+    yield from task.data_warnings(data)
     yield from _large_vocabulary(recipe, task, data)
 
 
@@ -77,26 +69,6 @@ def _dropped_by_length(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
         yield (
             f"{share:.0f} % of the training {data.report.unit} are longer than "
             f"data.max_length={recipe.data.max_length} tokens and are not learned from: raise it"
-        )
-
-
-def _unrelated_lengths(recipe: AnyRecipe, data: Prepared[Any]) -> Iterator[str]:
-    """A long sentence has a long translation, unless the lines of one file were shuffled or
-    shifted."""
-    train = data.train
-    if recipe.task != "translation" or not isinstance(train, Dataset) or len(train) < FEWEST_PAIRS:
-        return
-    sources, targets = (
-        train.columns[name].lengths.astype(np.float64) for name in ("source", "target")
-    )
-    if min(float(side.std() / side.mean()) for side in (sources, targets)) < LEAST_VARIATION:
-        return
-    correlation = float(np.corrcoef(sources, targets)[0, 1])
-    if correlation < UNRELATED_CORRELATION:
-        yield (
-            f"the lengths of sources and targets are unrelated (correlation {correlation:.2f}): "
-            "translations "
-            "line by line are not like that; are the lines of the two sides in the same order?"
         )
 
 
