@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -109,6 +108,8 @@ class Classification(Task):
         "training": {"label_smoothing": 0.0, "best": "accuracy"}
     }
 
+    learn_tokenizers = staticmethod(learn_joint_tokenizer)
+
     def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         encoding = self.make_encoding(recipe, tokenizers)
@@ -132,12 +133,6 @@ class Classification(Task):
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         return with_pooling(complete_headed(tree, cls.data))
-
-    @classmethod
-    def learn_tokenizers(
-        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
-    ) -> Tokenizers:
-        return learn_joint_tokenizer(recipe, train, base)
 
     @classmethod
     def settle(cls, recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:

@@ -121,6 +121,7 @@ class LanguageModeling(Task):
     start = Start(completes_model=True, continues=True)
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
+    learn_tokenizers = staticmethod(partial(learn_text_tokenizer, special=SPECIAL_NAMES))
     encoding: RawEncoding
 
     def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
@@ -140,12 +141,6 @@ class LanguageModeling(Task):
             rewrites=is_autoencoder(recipe),
             unit="documents",
         )
-
-    @classmethod
-    def learn_tokenizers(
-        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
-    ) -> Tokenizers:
-        return learn_text_tokenizer(recipe, train, base, SPECIAL_NAMES)
 
     @classmethod
     def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> RawEncoding:

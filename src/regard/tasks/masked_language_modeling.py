@@ -127,6 +127,7 @@ class MaskedLanguageModeling(Task):
         "tokenizer": {"kind": "wordpiece"},
     }
 
+    learn_tokenizers = staticmethod(partial(learn_text_tokenizer, special=MASKING_NAMES))
     encoding: RawEncoding
 
     def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
@@ -147,12 +148,6 @@ class MaskedLanguageModeling(Task):
         self.answers = FilledGaps(recipe, tokenizer, self.inputs, notes)
         self.metrics = MaskedMetrics(recipe, tokenizer)
         self.views = Views(vectors=vectors, gaps=self.answers, unit="documents")
-
-    @classmethod
-    def learn_tokenizers(
-        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
-    ) -> Tokenizers:
-        return learn_text_tokenizer(recipe, train, base, MASKING_NAMES)
 
     @classmethod
     def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> RawEncoding:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,6 +82,8 @@ class MultipleChoice(Task):
         "training": {"label_smoothing": 0.0, "best": "accuracy"}
     }
 
+    learn_tokenizers = staticmethod(learn_joint_tokenizer)
+
     def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         encoding = self.make_encoding(recipe, tokenizers)
@@ -112,12 +113,6 @@ class MultipleChoice(Task):
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         return with_pooling(complete_headed(tree, cls.data))
-
-    @classmethod
-    def learn_tokenizers(
-        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
-    ) -> Tokenizers:
-        return learn_joint_tokenizer(recipe, train, base)
 
     @classmethod
     def settle(cls, recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -98,6 +97,8 @@ class Regression(Task):
         "training": {"label_smoothing": 0.0, "best": "pearson"},
     }
 
+    learn_tokenizers = staticmethod(learn_joint_tokenizer)
+
     def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         encoding = self.make_encoding(recipe, tokenizers)
@@ -125,12 +126,6 @@ class Regression(Task):
         causal = config_of(section(tree, "model").get("kind")).causal
         both_orders = causal and has_pairs and not tree["head"].get("apart")
         return tree | {"head": {"both_orders": both_orders} | tree["head"]}
-
-    @classmethod
-    def learn_tokenizers(
-        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
-    ) -> Tokenizers:
-        return learn_joint_tokenizer(recipe, train, base)
 
     @classmethod
     def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> LabelEncoding:
