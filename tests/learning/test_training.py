@@ -5,9 +5,10 @@ import copy
 import json
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from regard.runs import Run
 from regard.runs.checkpoints import load_facts, load_weights
 from regard.runs.metrics_log import read_metrics
 from regard.tasks import TASKS
+from regard.training import compile_trial
 from regard.training.accelerator import make_accelerator
 from regard.training.compiling import compile_options
 from regard.training.display import Display
@@ -722,6 +724,41 @@ def test_what_compile_became_is_noted(
     chosen = TrainingConfig(steps=1, compile=resolved, fill=device == "cuda")
     notes = [*compile_notes(asked, chosen, torch.device(device))]
     assert [note[: len(said or "")] for note in notes] == [said] * (said is not None)
+
+
+@pytest.mark.parametrize("ways", ["too short", "faster", "slower"])
+def test_finding_out_whether_to_compile_leaves_no_trace(
+    ways: str, tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The decision is in the recipe, and the weights after a step are those of a training without a
+    trial. The compiler does nothing here, and a clock decides."""
+    trainers = [make_trainer(tiny_recipe, tmp_path / name, accumulate=2) for name in ("a", "b")]
+    untried, tried = trainers
+    compile_module = nn.Module.compile
+    monkeypatch.setattr(
+        nn.Module, "compile", lambda module, **_: compile_module(module, backend="eager")
+    )
+    if ways != "too short":
+        monkeypatch.setattr(compile_trial, "MIN_SECONDS", 0.0)
+    # the clock is read before and after the steps of each way
+    readings = {"too short": [0, 1], "faster": [0, 2, 2, 3], "slower": [0, 1, 1, 3]}
+    clock = iter(readings[ways])
+    random_state = torch.get_rng_state()
+    with monkeypatch.context() as patch:
+        patch.setattr(compile_trial, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+        *_, said = compile_trial.settle_compile(tried)
+    is_compiled = ways == "faster"
+    assert said.startswith("the model is compiled" if is_compiled else "the model is not compiled")
+    assert tried.recipe.training.compile == is_compiled
+    assert (tried.objective._compiled_call_impl is not None) == is_compiled
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert not tried.optimiser.state
+    for trainer in trainers:
+        with closing(trainer.batches()) as batches:
+            trainer.update([next(batches) for _ in range(2)])
+    # the compiler rounds in other places
+    rounding = {"rtol": 1e-3, "atol": 1e-4} if is_compiled else {"rtol": 0.0, "atol": 0.0}
+    torch.testing.assert_close(tried.model.state_dict(), untried.model.state_dict(), **rounding)
 
 
 def test_gradients_of_narrow_norms_are_compiled_into_two_kernels() -> None:

@@ -52,6 +52,17 @@ class Gradients:
         """From now on, replay the passes of a shape that has occurred before as a CUDA graph."""
         self.captured = CapturedLoss(self.loss, weights)
 
+    def compute_with(
+        self, forward_context: ForwardContext, weights: Iterable[nn.Parameter]
+    ) -> None:
+        """From now on, compute the passes in another context; captured ones are captured anew."""
+        self.forward_context = forward_context
+        self.clear(keep_memory=False)
+        if self.captured is not None:
+            self.captured = None
+            torch.cuda.empty_cache()
+            self.capture(weights)
+
     def add(self, batches: Sequence[AnyBatch], factor: float) -> Tensor:
         """The objective's two sums over all batches; the gradient of the first, times `factor`, is
         added to the gradients."""

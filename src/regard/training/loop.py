@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, broadcast_object_list, gather_object
-from torch import nn
+from torch import Tensor, nn
 
 from regard.data.batches import AnyBatch
 from regard.data.epochs import Position, Stream
@@ -20,7 +20,7 @@ from regard.data.prepare import Prepared
 from regard.engine.prefetch import ahead
 from regard.engine.products import forget_packed_weights
 from regard.objectives.cross_entropy import perplexity
-from regard.recipes.resolved import ResolvedRecipe
+from regard.recipes.resolved import ResolvedRecipe, with_training
 from regard.runs import Run
 from regard.runs.checkpoints import (
     load_training,
@@ -135,6 +135,19 @@ class Trainer:
         if captures and self.shapes.repeat:
             self.gradients.capture(self.model.parameters())
 
+    def use_compiled(self, *, compiled: bool) -> None:
+        """Compile the objective after all, or no longer; before the first step."""
+        self.asked = with_training(
+            self.asked, self.asked.training.model_copy(update={"compile": compiled})
+        )
+        self.timetable.config = self.timetable.config.model_copy(update={"compile": compiled})
+        if compiled:
+            compile_objective(self.objective, dynamic=self.shapes.packed is None)
+        else:
+            self.objective._compiled_call_impl = None
+        forward = forward_context(self.objective, self.accelerator, compiled=compiled)
+        self.gradients.compute_with(forward, self.model.parameters())
+
     @property
     def is_main(self) -> bool:
         return bool(self.accelerator.is_main_process)
@@ -205,9 +218,19 @@ class Trainer:
         progress = self.progress
         own = [batch for batch, _ in batches]
         self.set_learning_rate()
-        tokens = sum_over_processes(self.accelerator, sum(batch.tokens for batch in own))
+        tokens, sums_3 = self.step(own)
+        progress.step += 1
+        progress.position = batches[-1][1]
+        if self.average is not None:
+            self.average.move(self.model, progress.step)
+        self.losses.add(StepLoss(progress.step, tokens, sums_3, own))
+
+    def step(self, batches: Sequence[AnyBatch]) -> tuple[int, Tensor]:
+        """Change the weights: the tokens of the step over all processes, and its loss, its plain
+        loss and the norm of its gradient, [3]."""
+        tokens = sum_over_processes(self.accelerator, sum(batch.tokens for batch in batches))
         self.objective.train()
-        sums_2 = self.gradients.add(own, self.accelerator.num_processes / max(1, tokens))
+        sums_2 = self.gradients.add(batches, self.accelerator.num_processes / max(1, tokens))
         norm = torch.zeros_like(sums_2[0])
         if tokens:
             clip = self.asked.training.clip
@@ -216,11 +239,7 @@ class Trainer:
         # batches that fill one shape get new gradients; those of many shapes, or several per step,
         # are added up where they are
         self.gradients.clear(keep_memory=self.shapes.rounded or self.accumulate > 1)
-        progress.step += 1
-        progress.position = batches[-1][1]
-        if self.average is not None:
-            self.average.move(self.model, progress.step)
-        self.losses.add(StepLoss(progress.step, tokens, torch.stack([*sums_2, norm]), own))
+        return tokens, torch.stack([*sums_2, norm])
 
     # Batches
 

@@ -21,7 +21,7 @@ from regard.errors import CheckpointError, RegardError
 from regard.models.base import count_parameters
 from regard.recipes.loading import load_recipe, load_tree
 from regard.recipes.recipe import leaves
-from regard.recipes.resolved import ResolvedRecipe
+from regard.recipes.resolved import ResolvedRecipe, with_training
 from regard.recipes.resuming import with_defaults_of_run
 from regard.recipes.switching import switched_model
 from regard.runs import Run
@@ -29,6 +29,7 @@ from regard.runs.folder import locked
 from regard.runs.metrics_log import LOG_FILE, damage_of_log
 from regard.tasks import TASKS, Task
 from regard.training.accelerator import make_accelerator
+from regard.training.compile_trial import settle_compile, tries_compile
 from regard.training.display import Display
 from regard.training.initial_weights import set_initial_weights
 from regard.training.interrupts import Interrupted
@@ -97,9 +98,14 @@ def train(
             tokenizers = existing.tokenizers if existing else None
             data = TASKS[given.task].prepare(given, base, tokenizers, display.doing)
         resolved = resolve(given, base, data, accelerator.device, existing)
+        tries = not existing and tries_compile(given.training, resolved.training, accelerator)
+        if tries:
+            training = resolved.training.model_copy(update={"compile": False})
+            resolved = with_training(resolved, training)
+        else:
+            display.say(*compile_notes(given.training, resolved.training, accelerator.device))
         task = TASKS[resolved.task](resolved, data.tokenizers)
         task.check(data)
-        display.say(*compile_notes(given.training, resolved.training, accelerator.device))
         if existing:
             refuse_other_recipe(existing, resolved)
         if several:
@@ -136,7 +142,7 @@ def train(
         measure = partial(fitting_after_failure, resolved, task, data.train, model, accelerator)
         with lock, explained_out_of_memory(resolved, measure), computing_with(threads):
             run = existing or create_run(folder, resolved, data, accelerator, threads)
-            _train(run, resolved, task, data, model, accelerator, display, started)
+            _train(run, resolved, task, data, model, accelerator, display, started, tries)
     return Run(folder) if accelerator.is_main_process else run
 
 
@@ -149,6 +155,7 @@ def _train(
     accelerator: Accelerator,
     display: Display,
     started: float,
+    tries: bool,
 ) -> None:
     """Train a model into its run folder, from the last checkpoint on if there is one."""
     if accelerator.device.type == "cpu":
@@ -158,6 +165,9 @@ def _train(
     if minutes is not None and (run.resumable() is None or run.recipe.training.minutes != minutes):
         pace = measure_pace(recipe, task, data, model, accelerator, 60 * minutes)
     trainer = Trainer(run, recipe, task, data, model, accelerator, display)
+    if tries:
+        for sentence in settle_compile(trainer):
+            display.say(sentence)
     resumed = trainer.restore()
     if minutes is not None:
         limit = TimeLimit(recipe.training, pace, started, trainer.progress)
