@@ -1,6 +1,6 @@
 """What a user gets: the commands of regard on real files, as processes, and the peer as its best user runs it.
 
-    python benchmarks/end_to_end.py DATA [--only translation,masked] [--steps 600] [--out results.json] [--rivals]
+    python benchmarks/end_to_end.py DATA [--only translation,masked] [--steps 600] [--rivals eager,compiled]
 
 DATA holds tatoeba_en_fr/, nsmc/, books_en/ and multi30k/. On a GPU: `translation`, `masked`, `classification`,
 `language`, `predict`; on a CPU: `multi30k` (JoeyNMT 2.3.0 beside it if it is installed).
@@ -457,7 +457,7 @@ def rows_for(task: str, steps: int, options: argparse.Namespace) -> list[Row]:
     rows = [row for row in rows if row.name.split("=")[-1] in options.compile]
     if options.rivals:
         unit = "examples/s" if task == "classification" else "tokens/s"
-        ways = ["eager"] if task == "classification" else ["eager", "compiled"]
+        ways = options.rivals.split(",")
         rows += [
             Row(task, f"transformers, {way}", ["peer", task, files[task], str(steps), way], unit)
             for way in ways
@@ -553,7 +553,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--compile", default="false,true")
-    parser.add_argument("--rivals", action="store_true", help="transformers' Trainer, too")
+    parser.add_argument("--rivals", default="", help="eager,compiled: transformers' Trainer, too")
     parser.add_argument("--folder", type=Path, default=Path("end_to_end"))
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()

@@ -75,6 +75,7 @@ class Lengths(SizedExamples):
 
     lengths = np.zeros(0, dtype=np.int32)
     length_differences: Any = None
+    masked_share = 0.15
 
     def __init__(self, first: Tensor, second: Tensor | None = None) -> None:
         self.lengths = (first if second is None else torch.maximum(first, second)).int().numpy()

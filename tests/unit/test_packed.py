@@ -150,6 +150,17 @@ def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
         torch.testing.assert_close(fast(), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_masked_batches_have_one_shape_however_many_tokens_are_masked() -> None:
+    """As in `row_sizes`; the last batch of an epoch has fewer."""
+    shapes = {
+        pack(masked(lengths), RowSizes(2048, 2048, 128, 128, masked=256)).signature()
+        for lengths in ([9] * 20, [9] * 60, [3] * 120)
+    }
+    assert len(shapes) == 1
+    beyond = pack(masked([3] * 300), RowSizes(2048, 2048, 128, 384, masked=256))
+    assert len(beyond.places_P) == 384
+
+
 RECURRENT = [name for name in CASES if name.startswith(("rnn", "bahdanau", "luong"))]
 
 

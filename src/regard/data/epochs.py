@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from math import ceil, floor
+from math import ceil, floor, sqrt
 from typing import cast
 
 import numpy as np
@@ -33,6 +33,8 @@ class SizedExamples(ABC):
     """The number of the corpus that each example came from."""
     weights: tuple[float, ...]
     """How often an epoch shows the examples of each corpus."""
+    masked_share: float = 0.0
+    """The share of the tokens that are masked and to be predicted, if only those are."""
 
     def __len__(self) -> int:
         return len(self.corpora)
@@ -179,6 +181,9 @@ class RowSizes:
     longest: int
     """Tokens of the longest sentence."""
     sentences: int
+    masked: int = 0
+    """Masked tokens, if only those are predicted. Their number is random, and is nearly never
+    larger."""
 
 
 def row_sizes(dataset: SizedExamples, batch_tokens: int) -> RowSizes:
@@ -193,7 +198,16 @@ def row_sizes(dataset: SizedExamples, batch_tokens: int) -> RowSizes:
     second = others[0] if others else first
     sentences = 1.5 * max(first, second) * len(dataset) / max(totals)
     longest = int(dataset.lengths.max())
-    return RowSizes(first, second, longest, rounded_up(int(sentences), TILE))
+    # as many as are expected, and six standard deviations
+    share = dataset.masked_share
+    masked = share * first + 6 * sqrt(share * (1 - share) * first)
+    return RowSizes(
+        first,
+        second,
+        longest,
+        rounded_up(int(sentences), TILE),
+        masked=rounded_up(ceil(masked), TILE),
+    )
 
 
 def rounded_up(number: int, multiple: int) -> int:

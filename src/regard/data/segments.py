@@ -78,6 +78,7 @@ class Segments(Examples):
         self.masking = masking
         self.corpora = corpora
         self.weights = text.weights
+        self.masked_share = masking.rate
         self.left_out = text.pieces.left_out
         self.shown = lru_cache(maxsize=2)(self.draw)
         """The same as `draw`, kept for the two latest epochs."""

@@ -28,9 +28,6 @@ from regard.data.epochs import RowSizes, rounded_up
 from regard.data.tiles import TILE
 from regard.engine.packing import PackedRow
 
-MASKED_MULTIPLE = 1024
-"""The number of masked tokens of a packed batch is rounded up to a multiple of this: a batch of
-16,384 tokens has about 2,400, so nearly all batches have one shape."""
 SIZES_PER_DOUBLING = 8
 """Rounded batches have so many sizes between a power of two and the next: they have at most 12 %
 more rows and 12 % more positions."""
@@ -98,7 +95,7 @@ def packed_texts(batch: TextBatch, sizes: RowSizes) -> PackedTextBatch:
 def packed_masked(batch: MaskedBatch, sizes: RowSizes) -> PackedMaskedBatch:
     width = batch.segments_BL.shape[1]
     row = packed_row(batch.text, sizes.first, sizes)
-    masked = rounded_up(len(batch.places_P), MASKED_MULTIPLE)
+    masked = max(sizes.masked, rounded_up(len(batch.places_P), TILE))
     follows_B = batch.follows_B
     if follows_B is not None:
         follows_B = with_filler(follows_B, len(row.bounds) - 1, NO_TAG)
