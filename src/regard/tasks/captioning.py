@@ -118,7 +118,7 @@ class Captioning(Task):
         self.network = PairNetwork(recipe, encoding)
         self.answers = targets
         self.metrics = TextMetrics(encoding, targets, scores, BLEU_1_TO_4)
-        self.views = Views(written=targets, targets=targets, text_metrics=self.metrics)
+        self.views = Views(written=targets, text_metrics=self.metrics)
 
     @classmethod
     def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> PairEncoding:

@@ -414,8 +414,7 @@ def pair_views(metrics: TextMetrics, encoding: PairEncoding) -> Views:
         source_states,
         longest=encoding.recipe.data.max_length,
     )
-    targets = metrics.targets
-    return Views(vectors=vectors, written=targets, targets=targets, text_metrics=metrics)
+    return Views(vectors=vectors, written=metrics.targets, text_metrics=metrics)
 
 
 def source_states(model: Any) -> Contextual | None:

@@ -56,10 +56,8 @@ class Views:
     vectors: TextVectors | None = None
     written: WrittenTexts | None = None
     """The texts that a search writes."""
-    targets: TargetTexts | None = None
-    """The texts that a search writes for sources, which have references."""
     text_metrics: TextMetrics | None = None
-    """Metrics of the targets."""
+    """The metrics of texts that a search writes for sources, and that have references."""
     gaps: FilledGaps | None = None
     stories: StoryAnswers | None = None
     occlude_words: Callable[[Any, Example], WordFalls] | None = None
@@ -72,13 +70,17 @@ class Views:
     """The things that `compare` counts."""
 
     @property
+    def targets(self) -> TargetTexts | None:
+        """The texts that a search writes for sources, and that have references."""
+        return None if self.text_metrics is None else self.text_metrics.targets
+
+    @property
     def target_texts(self) -> TargetTexts:
-        """The written targets, for a task that has them."""
-        assert self.targets is not None
-        return self.targets
+        """The targets of a task that has them."""
+        return self.compared_texts.targets
 
     @property
     def compared_texts(self) -> TextMetrics:
-        """The metrics of written targets, for a task that has them."""
+        """The metrics of targets, for a task that has them."""
         assert self.text_metrics is not None
         return self.text_metrics
