@@ -84,7 +84,7 @@ def test_the_baseline_is_what_scikit_learn_finds_on_the_same_rows(run: Run) -> N
         ([*part.texts["text"]], [*part.texts["label"]]) for part in (data.train, data.test)
     )
     accuracies = []
-    for counted in baseline.COUNTED.values():
+    for counted in baseline.NGRAM_OPTIONS.values():
         vectorizer = TfidfVectorizer(**counted)
         model = LogisticRegression(C=5, max_iter=1000).fit(
             vectorizer.fit_transform(train[0]), train[1]
@@ -100,7 +100,7 @@ def test_the_baseline_is_what_scikit_learn_finds_on_the_same_rows(run: Run) -> N
 def test_two_texts_are_compared_by_difference_product_and_cosine() -> None:
     first, second = ["ab cd", "ef gh"], ["ab xy", "ef gh"]
     train_XF, _ = baseline.text_features("characters", [first, second], [first, second])
-    vectorizer = TfidfVectorizer(**baseline.COUNTED["characters"]).fit([*first, *second])
+    vectorizer = TfidfVectorizer(**baseline.NGRAM_OPTIONS["characters"]).fit([*first, *second])
     u, v = (vectorizer.transform(texts).toarray() for texts in (first, second))
     expected = np.hstack([abs(u - v), u * v, (u * v).sum(1, keepdims=True)])
     assert sparse.issparse(train_XF)

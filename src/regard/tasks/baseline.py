@@ -13,17 +13,18 @@ from regard.errors import import_extra
 from regard.tasks.task import Metrics
 
 Texts = Sequence[str]
-TAG_ITERATIONS = 100  # of L-BFGS
-COMPARED_BY = ("f1",)
-"""The metric that chooses the strongest model if the task has it; otherwise its first one."""
-COUNTED: Mapping[str, Mapping[str, Any]] = {
+TAG_ITERATIONS = 100
+"""Iterations of L-BFGS for tags."""
+PREFERRED_METRICS = ("f1",)
+"""Metrics that choose the strongest model, if the task has them; otherwise its first one does."""
+NGRAM_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "words": {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"},
     "characters": {"analyzer": "char_wb", "ngram_range": (1, 3)},
 }
 """The n-grams that TF-IDF counts: one or two words, and one to three characters within a word."""
 
 
-def module(name: str) -> Any:
+def sklearn_module(name: str) -> Any:
     return import_extra(f"sklearn.{name}", extra="baseline", where="--baseline", doing="computing")
 
 
@@ -33,7 +34,7 @@ def text_features(counted: str, train: Sequence[Texts], test: Sequence[Texts]) -
 
     `train` and `test` hold one or two columns of texts.
     """
-    vectorizer = module("feature_extraction.text").TfidfVectorizer(**COUNTED[counted])
+    vectorizer = sklearn_module("feature_extraction.text").TfidfVectorizer(**NGRAM_OPTIONS[counted])
     vectorizer.fit([text for column in train for text in column])
     return _vectors(vectorizer, train), _vectors(vectorizer, test)
 
@@ -52,8 +53,8 @@ def classes(
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """log P of each of so many classes for the test rows, by logistic regression on words and on
     characters."""
-    regression = module("linear_model").LogisticRegression
-    for counted in COUNTED:
+    regression = sklearn_module("linear_model").LogisticRegression
+    for counted in NGRAM_OPTIONS:
         train_XF, test_XF = text_features(counted, train, test)
         model = regression(C=5, max_iter=1000).fit(train_XF, targets)
         log_p_XY = np.full((len(test[0]), count), -100.0, dtype=np.float32)
@@ -65,11 +66,11 @@ def numbers(
     train: Sequence[Texts], targets: NDArray[Any], test: Sequence[Texts]
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """The number of each test row, [X, 1], by ridge regression on words and on characters."""
-    ridge = module("linear_model").Ridge
-    for counted in COUNTED:
+    ridge = sklearn_module("linear_model").Ridge
+    for counted in NGRAM_OPTIONS:
         train_XF, test_XF = text_features(counted, train, test)
-        found_X = ridge(alpha=3).fit(train_XF, targets).predict(test_XF)
-        yield f"TF-IDF of {counted}, ridge regression", found_X[:, None].astype(np.float32)
+        numbers_X = ridge(alpha=3).fit(train_XF, targets).predict(test_XF)
+        yield f"TF-IDF of {counted}, ridge regression", numbers_X[:, None].astype(np.float32)
 
 
 def tags(
@@ -77,12 +78,12 @@ def tags(
 ) -> Iterator[tuple[str, list[NDArray[np.float32]]]]:
     """log P of each of so many tags for every word of the test sentences, by logistic regression on
     windows."""
-    vectorizer = module("feature_extraction").DictVectorizer()
+    vectorizer = sklearn_module("feature_extraction").DictVectorizer()
     train_XF = vectorizer.fit_transform(
         [features for words in train for features in windows(words)]
     )
     test_XF = vectorizer.transform([features for words in test for features in windows(words)])
-    model = module("linear_model").LogisticRegression(C=5, max_iter=TAG_ITERATIONS)
+    model = sklearn_module("linear_model").LogisticRegression(C=5, max_iter=TAG_ITERATIONS)
     model.fit(train_XF, np.concatenate([*labels]))
     log_p_XY = np.full((test_XF.shape[0], count), -100.0, dtype=np.float32)
     log_p_XY[:, model.classes_] = np.maximum(model.predict_log_proba(test_XF), -100.0)
@@ -132,12 +133,12 @@ def strongest(
     metrics: Metrics, higher_is_better: Sequence[str], train: Any, examples: Any
 ) -> dict[str, Any]:
     """The metrics on the examples of the linear model that is best on them, and its name; empty if
-    there is no model.
+    the task has none.
 
     The choice is to the advantage of the baseline: it has seen the answers.
     """
     best: dict[str, Any] = {}
-    names = (*COMPARED_BY, *higher_is_better[:1])
+    names = (*PREFERRED_METRICS, *higher_is_better[:1])
     metric = next((name for name in names if name in higher_is_better), "")
     for name, results in metrics.baselines(train, examples):
         scores = metrics.scores(examples, results)

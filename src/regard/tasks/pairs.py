@@ -67,6 +67,11 @@ class PairEncoding(Encoding):
         super().__init__(recipe, tokenizers)
         self.sources = sources
 
+    @property
+    def text_sides(self) -> list[str]:
+        """The sides that are texts, the source first; an image has no tokens."""
+        return [side for side in ("source", "target") if side in self.tokenizers]
+
     def settings(self) -> list[Any]:
         return [self.recipe.data.max_length, self.recipe.data.max_ratio]
 
@@ -146,7 +151,8 @@ class PairNetwork(Network):
         self.encoding = encoding
 
     def build(self) -> Any:
-        sizes = [tokenizer.size for tokenizer in self.encoding.tokenizers.values()]
+        encoding = self.encoding
+        sizes = [encoding.tokenizers[side].size for side in encoding.text_sides]
         return MODELS[self.recipe.model.kind].build(self.recipe.model, *sizes)
 
     def set_first_weights(self, model: Any, train: Dataset) -> None:
@@ -368,8 +374,8 @@ class TextMetrics(Metrics):
         counts = {**sources.counts(examples), "sentences": len(examples)}
         notes = [
             note
-            for column in self.encoding.tokenizers
-            for note in signs_in(examples.texts[column]).notes(column)
+            for side in self.encoding.text_sides
+            for note in signs_in(examples.texts[side]).notes(side)
         ]
         metrics = {**counts, **scores, **loss, "beam": self.recipe.search.beam}
         return metrics | ({"note": "; ".join(notes)} if notes else {})
