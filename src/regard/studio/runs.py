@@ -186,4 +186,6 @@ def _first_inputs(run: Run, part: Part, corpus: Any) -> list[str]:
     reader = open_corpus(corpus, run.folder, part, run.recipe.data.encoding, within)
     readable = (row.values for row in reader.rows() if row.fault is None)
     rows = islice(readable, 0, MAX_OFFERED_INPUTS * ROWS_BETWEEN_INPUTS, ROWS_BETWEEN_INPUTS)
-    return [run.task.typed(dict(zip(reader.columns, row, strict=True)), reader) for row in rows]
+    return [
+        run.task.input_line(dict(zip(reader.columns, row, strict=True)), reader) for row in rows
+    ]

@@ -151,11 +151,11 @@ class Captioning(Task):
         captions = read(self.encoding, recipe, corpora, part, base)
         refuse_long_pairs(captions)
         within = recipe.readable_folder(base)
-        return captioned(
+        return pair_with_pictures(
             captions, corpora, base, recipe.model.reading, recipe.data.drops, within=within
         )
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+    def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         """An image of the size that the model reads, as a `data:` URL."""
         folder = folder_of(reader.corpus, reader.base)
         place = reader.corpus.corpus or ""
@@ -295,7 +295,7 @@ def with_images(
         corpora = section if isinstance(section, list) else data.train
         moved = partial(progress, f"reading images of {part}")
         try:
-            split = captioned(
+            split = pair_with_pictures(
                 dataset, corpora, base, recipe.model.reading, data.drops, moved, within
             )
         except DataError as error:
@@ -325,7 +325,7 @@ def _report_with(report: SplitReport, split: CaptionedImages) -> SplitReport:
     return replace(report, kept=len(split), dropped=dropped, columns=columns)
 
 
-def captioned(
+def pair_with_pictures(
     dataset: Dataset,
     corpora: Sequence[Corpus],
     base: Path,

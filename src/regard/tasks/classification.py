@@ -145,7 +145,7 @@ class Classification(Task):
     def objective(self, model: Headed) -> ClassCrossEntropy:
         return class_loss(model, self.recipe, self.recipe.head.class_weights)
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+    def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         return "\t".join(row[name] for name in text_columns(self.recipe))
 
 
@@ -172,7 +172,7 @@ class Classes(Labels):
         self.names = tuple(names or ())
 
     def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
-        hint = "the training data has " + listed(self.names)
+        hint = "the training data has " + first_names(self.names)
         return class_numbers(labels, self.names, where, "is not in the training data", hint)
 
 
@@ -181,7 +181,7 @@ def with_classes(recipe: Any, train: Mapping[str, Sequence[str]], where: Where) 
     head = recipe.head
     labels = list(train["label"])
     names = list(head.labels or _classes_in(recipe, train, where))
-    hint = f"head.labels has {listed(names)}; leave it out to take all labels"
+    hint = f"head.labels has {first_names(names)}; leave it out to take all labels"
     classes = [class_of(label, names) for label in labels]
     refuse_labels(
         classes,
@@ -315,7 +315,7 @@ class Classified(Prediction):
         yield from (f"{label}\t{p:.4f}" for label, p in list(self.probabilities.items())[:nbest])
 
 
-def listed(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first few names."""
     return ", ".join(
         [

@@ -163,7 +163,7 @@ class LanguageModeling(Task):
         documents = read_documents(self.encoding, corpora, part, base)
         return cut_blocks(self.recipe, self.encoding.raw_tokens(documents), part)
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+    def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         """A few words, to be continued."""
         return " ".join(row["text"].split()[:PROMPT_WORDS])
 

@@ -180,7 +180,7 @@ class MaskedLanguageModeling(Task):
             # too few documents for next-sentence prediction: masked tokens can still be measured
             return single_segments(self.recipe, text)
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+    def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         """A sentence with a gap, and the one after it."""
         first, *others = split_sentences(row["text"][:2000])
         words = first.split()

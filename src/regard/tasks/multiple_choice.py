@@ -24,7 +24,7 @@ from regard.tasks.classification import (
     ClassMeasure,
     class_loss,
     class_numbers,
-    listed,
+    first_names,
 )
 from regard.tasks.headed import (
     SCALES,
@@ -131,7 +131,7 @@ class MultipleChoice(Task):
     def objective(self, model: Headed) -> ClassCrossEntropy:
         return class_loss(model, self.recipe)
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+    def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         return "\t".join(row[name] for name in text_columns(self.recipe))
 
 
@@ -153,7 +153,7 @@ class ChoiceNames(Labels):
 
     def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
         names = self.names or tuple(map(str, range(MAX_CHOICES)))
-        hint = f"the choices are {listed(names)}; head.labels names them otherwise"
+        hint = f"the choices are {first_names(names)}; head.labels names them otherwise"
         return class_numbers(labels, names, where, "is not one of the choices", hint)
 
 

@@ -134,7 +134,7 @@ class Regression(Task):
     def objective(self, model: Headed) -> SquaredError:
         return SquaredError(model, auxiliary=self.recipe.head.auxiliary)
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+    def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         return "\t".join(row[name] for name in text_columns(self.recipe))
 
 

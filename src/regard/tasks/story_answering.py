@@ -129,7 +129,7 @@ class StoryAnswering(Task):
                 notes += long_stories(examples, recipe.model.sentences, f"{name} questions")
         return prepared.with_notes(notes)
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+    def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         return f"{row['story']}\n{row['question']}"
 
 

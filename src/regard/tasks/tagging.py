@@ -155,7 +155,7 @@ class Tagging(Task):
             corpora = [corpus.model_copy(update={"scheme": "plain"}) for corpus in corpora]
         return read(self.encoding, self.recipe, corpora, part, base)
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+    def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         return ("" if self.recipe.data.by_character else " ").join(json.loads(row["tokens"]))
 
 
@@ -463,7 +463,7 @@ class TagAnswers(ExampleAnswers[TagEncoding]):
         return [Tags.of(log_p_WY, head.crf) for log_p_WY in log_p]
 
     def prediction(self, given: Example, examples: Dataset, row: int, result: Tags) -> TaggedInput:
-        return tagged(
+        return tag_text(
             self.encoding,
             *self.encoding.split(given),
             self.encoding.names(result),
@@ -508,8 +508,8 @@ class TagMeasure(Measure):
         text, spans = self.encoding.split(self.inputs.of_words(tokens, examples.where(row)))
         return {
             "input": text,
-            "output": tagged(self.encoding, text, spans, predicted).output,
-            "expected": tagged(self.encoding, text, spans, expected).output,
+            "output": tag_text(self.encoding, text, spans, predicted).output,
+            "expected": tag_text(self.encoding, text, spans, expected).output,
             "right": predicted == expected,
             "tokens": tokens,
             "tags": predicted,
@@ -524,7 +524,7 @@ class TagMeasure(Measure):
             yield name, [Tags.of(log_p_WY) for log_p_WY in results]
 
 
-def tagged(
+def tag_text(
     encoding: TagEncoding,
     text: str,
     spans: Sequence[Span],

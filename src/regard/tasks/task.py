@@ -275,7 +275,7 @@ class Task(ABC):
         [kind] = get_args(type(data).model_fields["train"].annotation)
         return data.corpora or [kind.model_construct()]
 
-    def typed(self, row: Mapping[str, str], reader: Reader) -> str:
+    def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         """A row of the data as an input that a user could type: its texts with tabs between
         them."""
         return "\t".join(row[name] for name in self.inputs.names)
