@@ -52,7 +52,7 @@ BLEU_1_TO_4 = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
 
 
 class Captioned(Corpus):
-    """Images and captions; an image may stand in several lines, with a caption each."""
+    """Images and captions. An image may be in several lines, each with one caption."""
 
     READ_AS: ClassVar[Mapping[str, str]] = {"image": "source", "caption": "target"}
     LISTS: ClassVar[frozenset[str]] = frozenset({"caption"})
@@ -61,7 +61,8 @@ class Captioned(Corpus):
     """The name of the image's file, relative to the file it stands in: a column of `file`, or a
     file of its own."""
     caption: str | int | None = None
-    """What is said of it: likewise. In .jsonl and .json it may be a list of captions."""
+    """The caption: a column of `file`, or a file of its own. In .jsonl and .json it may be a list
+    of captions."""
 
     def identity(self, source: str, base: Path) -> str:
         """The whole path of an image: others may have its name in other folders."""

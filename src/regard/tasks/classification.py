@@ -83,14 +83,13 @@ class ClassHeadConfig(TextHeadConfig):
         Literal["balanced"] | dict[str, Annotated[float, Field(gt=0)]] | None,
         BeforeValidator(as_texts),
     ] = None
-    """What the loss of an example is multiplied by, class by class; 1 for those that are not named.
-    `balanced`: the rarer a class, the more, N / (classes * n) for a class of n of N examples."""
+    """Factors of the loss of an example, by class; 1 for classes that are not named. `balanced`: N
+    / (classes * n) for a class with n of N examples, so rare classes count more."""
     both_orders: bool = False
-    """Read two texts in both orders and take the mean: GPT's way for texts that are compared as
-    equals."""
+    """Read two texts in both orders and take the mean, as GPT does for texts without an order."""
     apart: bool = False
-    """Read two texts each by itself and compare their vectors, as Sentence-BERT does: [u; v; |u -
-    v|] says the class. Their `pooling` is then mean by default."""
+    """Read the two texts separately and compare their vectors, as Sentence-BERT does: the class is
+    predicted from [u; v; |u - v|]. The default `pooling` is then mean."""
 
 
 class Classification(Task):

@@ -90,12 +90,11 @@ class LanguageData(RawData):
     """The raw text of a language model."""
 
     blocks: Literal["documents", "contiguous", "stream"] = "documents"
-    """What a row of a batch is. `documents`: a document, or a piece of one, which sees nothing of
-    its neighbours. `contiguous`: a piece of `max_length` tokens of all documents one after the
-    other, so that short ones are read with what stands before them. `stream`: all documents one
-    after the other, cut into as many streams as a batch has rows, in which each batch goes on where
-    the one before ended; only for lstm_lm, which carries its state over (truncated
-    back-propagation)."""
+    """The rows of a batch. `documents`: each row is a document, or a piece of one, without its
+    neighbours. `contiguous`: each row is a piece of `max_length` tokens of all documents joined, so
+    that short documents are read after those before them. `stream`: all documents joined and cut
+    into one stream per row, each of which continues where the previous batch ended; only for
+    lstm_lm, which carries its state over (truncated back-propagation)."""
 
 
 class LanguageModeling(Task):

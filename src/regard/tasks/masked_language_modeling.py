@@ -70,33 +70,33 @@ CANDIDATES = 5
 
 
 class MaskedData(RawData):
-    """The raw text of a masked language model, and what is hidden in it."""
+    """The raw text of a masked language model, and how tokens are masked."""
 
     MORE: ClassVar[str] = (
         f"{RawData.MORE}; next-sentence prediction, where it is on, needs two in each split"
     )
 
     sentences: Sentences = "punctuation"
-    """How next-sentence prediction finds sentences. `punctuation`: one ends with . ! ? or … before
-    a blank and what is no small letter (in a document without capitals: anything), abbreviations
-    aside; `lines`: every line is one, as in the files that BERT's authors read."""
+    """How next-sentence prediction finds sentences. `punctuation`: a sentence ends with . ! ? or …,
+    followed by a space and not by a lower-case letter (by anything in a document without capitals),
+    except after abbreviations; `lines`: every line is a sentence, as in the files of BERT's
+    authors."""
     mask_rate: float = Field(0.15, gt=0, lt=1)
-    """Share of the tokens that are to be predicted. Of these 80 % become [MASK], 10 % another
-    token, 10 % stay."""
+    """Share of the tokens that are predicted. 80 % of them become [MASK], 10 % another token, and
+    10 % stay."""
     mask_share: float = Field(0.8, ge=0, le=1)
-    """Of the tokens to predict, the share that becomes [MASK]; others than the paper's are
+    """Share of the predicted tokens that become [MASK]; values other than the paper's are
     ablations."""
     random_share: float = Field(0.1, ge=0, le=1)
-    """Of the tokens to predict, the share that becomes another token; what is left stays as it
-    is."""
+    """Share of the predicted tokens that become another token; the rest stay as they are."""
     masked_weight: float = Field(1.0, ge=0)
     """Weight of the masked-LM loss beside the next-sentence loss; 0 leaves only the latter: an
     ablation."""
     whole_words: Whole = "off"
-    """What is hidden together: single tokens (`off`), all pieces of a word (`words`), or all that
-    stands between two spaces (`eojeol`, for Korean). A vocabulary of others with ## before the
-    pieces that go on with a word does not tell where spaces are: with it both hide a piece and the
-    ## pieces after it, and punctuation stands apart."""
+    """The tokens that are masked together: single tokens (`off`), all pieces of a word (`words`),
+    or everything between two spaces (`eojeol`, for Korean). An imported vocabulary with ## before
+    the continuation of a word does not tell where spaces are: with it both mask a piece and the ##
+    pieces after it, without punctuation."""
 
     @model_validator(mode="after")
     def _shares_fit(self) -> Self:

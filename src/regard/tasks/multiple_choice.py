@@ -59,8 +59,8 @@ class ChoiceHeadConfig(TextHeadConfig):
     """A head that scores each choice by itself."""
 
     labels: LabelNames = None
-    """How the right choice is named in the data, first choice first: [A, B, C, D]. Default: its
-    number from 0."""
+    """The names of the choices in the data, in their order: [A, B, C, D]. Default: their numbers
+    from 0."""
 
 
 class MultipleChoice(Task):

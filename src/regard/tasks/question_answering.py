@@ -78,10 +78,10 @@ class AnswerEvaluation(Config):
     """How answers are chosen and compared."""
 
     script: Script = "squad"
-    """Whose rules compare answers: `squad` those of words, less English articles; `korquad` those
-    of characters."""
+    """The script whose rules compare answers: `squad` compares words without English articles,
+    `korquad` characters."""
     longest_answer: int = Field(30, ge=1)
-    """Most tokens of an answer."""
+    """The most tokens that an answer may have."""
     threshold: float = 0.0
     """How much likelier no answer must be than the best one, in logits, to give none. `evaluate`
     says which is best."""

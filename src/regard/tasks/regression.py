@@ -71,12 +71,11 @@ class NumberHeadConfig(TextHeadConfig):
     """A head that gives a number."""
 
     both_orders: bool = False
-    """Read two texts in both orders and take the mean: GPT's way for texts that are compared as
-    equals. Default: true for two texts with lstm_lm and gpt, which see only what stands before."""
+    """Read two texts in both orders and take the mean, as GPT does for texts without an order.
+    Default: true for two texts with lstm_lm and gpt, which read from left to right."""
     apart: bool = False
-    """Read two texts each by itself and compare their vectors, as Sentence-BERT does: the cosine
-    between them, stretched to the labels, is the number. Their `pooling` is then mean by
-    default."""
+    """Read the two texts separately and compare their vectors, as Sentence-BERT does: their cosine,
+    scaled to the labels, is the number. The default `pooling` is then mean."""
 
 
 class Regression(Task):

@@ -39,20 +39,20 @@ class Summarized(Corpus):
     READ_AS: ClassVar[Mapping[str, str]] = {"document": "source", "summary": "target"}
 
     document: str | int | None = None
-    """What is read: a file of its own, a folder of such files, or the column's name or number in
-    `file`."""
+    """The texts to read: a file of their own, a folder of such files, or the column's name or
+    number in `file`."""
     summary: str | int | None = None
-    """What is to be written: likewise."""
+    """The texts to write: given like those to read."""
 
 
 class RougeConfig(Config):
     """How summaries are measured against references."""
 
     tokenize: Literal["words", "characters"] = "words"
-    """What ROUGE counts: words between spaces and signs, or characters, which suit Korean with its
-    particles."""
+    """The units that ROUGE counts: words between spaces and signs, or characters, which suit Korean
+    with its particles."""
     lowercase: bool = True
-    """Whether upper and lower case are the same."""
+    """Whether upper and lower case are treated alike."""
 
 
 class Summarization(Task):

@@ -74,10 +74,10 @@ class TagHeadConfig(HeadConfig):
     """A head that chooses a tag for each word."""
 
     labels: LabelNames = None
-    """The tags in their order. Default: all that the entities of the training data can have; the
-    run keeps them."""
+    """The tags in their order. Default: all tags that the entities of the training data can have;
+    the run keeps them."""
     crf: bool = False
-    """Choose the tags of a sentence together, by a CRF, which has a score for each pair of
+    """Choose the tags of a sentence jointly with a CRF, which has a score for each pair of
     neighbouring tags."""
     linear: int = Field(0, ge=0)
     """Rows of the table of a linear model over windows of words, their affixes and the shapes of

@@ -50,17 +50,17 @@ class Parallel(Corpus):
     """Pairs of texts."""
 
     source: str | int | None = None
-    """What is read: a file of its own, a folder of such files, or the column's name or number in
-    `file`."""
+    """The texts to read: a file of their own, a folder of such files, or the column's name or
+    number in `file`."""
     target: str | int | None = None
-    """What is to be written: likewise."""
+    """The texts to write: given like those to read."""
 
 
 class EvaluationConfig(Config):
     """How outputs are measured against references."""
 
     lowercase: bool = False
-    """Whether BLEU, chrF and exact match take upper and lower case for the same."""
+    """Whether BLEU, chrF and exact match ignore case."""
     tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "none"] = "13a"
     """sacreBLEU's tokenisation. `char` suits Korean. `ja-mecab` is usual for Japanese, and needs
     `pip install 'regard[japanese]'`."""
