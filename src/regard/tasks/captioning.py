@@ -109,7 +109,7 @@ class Captioning(Task):
 
     metrics: TextMetrics
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         encoding = self.make_encoding(recipe, tokenizers)
         targets = TargetTexts(recipe, tokenizers, encoding.sources)
@@ -122,7 +122,7 @@ class Captioning(Task):
         self.views = Views(written=targets, text_metrics=self.metrics)
 
     @classmethod
-    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> PairEncoding:
+    def make_encoding(cls, recipe: Recipe, tokenizers: Tokenizers) -> PairEncoding:
         return PairEncoding(recipe, tokenizers, ImageSources(recipe.model.reading))
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
@@ -131,7 +131,7 @@ class Captioning(Task):
         return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing, weight)
 
     @classmethod
-    def check_recipe(cls, recipe: Any) -> None:
+    def check_recipe(cls, recipe: Recipe) -> None:
         super().check_recipe(recipe)
         check_tokenisation(recipe.evaluation)
 

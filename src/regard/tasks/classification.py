@@ -31,6 +31,7 @@ from regard.tasks.headed import (
     TEXT_MODELS,
     HeadedMetrics,
     HeadedNetwork,
+    HeadedRecipe,
     LabelNames,
     Line,
     Measure,
@@ -109,7 +110,9 @@ class Classification(Task):
 
     learn_tokenizers = staticmethod(learn_joint_tokenizer)
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    recipe: HeadedRecipe
+
+    def __init__(self, recipe: HeadedRecipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         encoding = self.make_encoding(recipe, tokenizers)
         classes = encoding.labels.names
@@ -149,7 +152,7 @@ class Classification(Task):
 
 
 def class_loss(
-    model: Headed, recipe: Any, weights: Mapping[str, float] | str | None = None
+    model: Headed, recipe: HeadedRecipe, weights: Mapping[str, float] | str | None = None
 ) -> ClassCrossEntropy:
     """Cross-entropy over the classes, whose examples may have weights."""
     weights_Y = None
@@ -175,7 +178,7 @@ class Classes(Labels):
         return class_numbers(labels, self.names, where, "is not in the training data", hint)
 
 
-def with_classes(recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:
+def with_classes(recipe: HeadedRecipe, train: Mapping[str, Sequence[str]], where: Where) -> Any:
     """The recipe with the labels, and with the weights that `balanced` stands for."""
     head = recipe.head
     labels = list(train["label"])
@@ -197,7 +200,9 @@ def with_classes(recipe: Any, train: Mapping[str, Sequence[str]], where: Where) 
     return with_head(recipe, labels=names, class_weights=weights)
 
 
-def _classes_in(recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> list[str]:
+def _classes_in(
+    recipe: HeadedRecipe, train: Mapping[str, Sequence[str]], where: Where
+) -> list[str]:
     """The labels of the training data as they are written there, sorted as people would."""
     labels = list(train["label"])
     classes = list(dict.fromkeys(labels))
@@ -218,7 +223,10 @@ def _classes_in(recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -
 
 
 def _not_classes(
-    recipe: Any, train: Mapping[str, Sequence[str]], labels: Sequence[str], classes: Sequence[str]
+    recipe: HeadedRecipe,
+    train: Mapping[str, Sequence[str]],
+    labels: Sequence[str],
+    classes: Sequence[str],
 ) -> DataError:
     """Nearly every example has a label of its own."""
     corpus = recipe.data.train[0]

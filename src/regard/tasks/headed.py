@@ -100,7 +100,7 @@ def complete_headed(tree: dict[str, Any], data_config: type[Config]) -> dict[str
     return tree | {"head": head} | ({"training": training} if "training" in tree else {})
 
 
-def with_head(recipe: Any, **values: Any) -> Any:
+def with_head(recipe: HeadedRecipe, **values: Any) -> Any:
     """A recipe with other values in its section `head`."""
     return recipe.model_copy(update={"head": recipe.head.model_copy(update=values)})
 
@@ -114,7 +114,7 @@ class HeadedRecipe(Recipe):
 # Rows of tokens
 
 
-def framing_of(recipe: Any, tokenizers: Tokenizers) -> Framing:
+def framing_of(recipe: HeadedRecipe, tokenizers: Tokenizers) -> Framing:
     """How texts become rows of tokens; a long text is read in windows unless the data says
     otherwise."""
     data = recipe.data
@@ -154,7 +154,7 @@ def unknown_texts(
     ]
 
 
-def head_vectors(recipe: Any, tokenizers: Tokenizers) -> TextVectors:
+def head_vectors(recipe: HeadedRecipe, tokenizers: Tokenizers) -> TextVectors:
     """The vectors of the model under a head, which has read texts of `data.max_length`."""
     return TextVectors(tokenizers["text"], base_of, longest=recipe.data.max_length)
 
@@ -195,8 +195,9 @@ class HeadedNetwork(Network):
     """A base, pre-trained or fresh, under a head of its own."""
 
     has_head = True
+    recipe: HeadedRecipe
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers, heads: Heads) -> None:
+    def __init__(self, recipe: HeadedRecipe, tokenizers: Tokenizers, heads: Heads) -> None:
         self.recipe = recipe
         self.tokenizers = tokenizers
         self.heads = heads
@@ -284,7 +285,7 @@ class HeadedMetrics(Metrics):
 
     def __init__(
         self,
-        recipe: Any,
+        recipe: HeadedRecipe,
         answers: ExampleAnswers[Any],
         measure: Measure,
         names: Sequence[str],

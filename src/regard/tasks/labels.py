@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from regard.data.batches import LabelledBatch
+from regard.data.config import Recipe
 from regard.data.dataset import Columns, Dataset, Encoding, Where
 from regard.data.epochs import fixed_batches
 from regard.data.example import Example
@@ -65,7 +66,7 @@ def with_pooling(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def learn_joint_tokenizer(
-    recipe: Any, train: Mapping[str, Sequence[str]], base: Path
+    recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
 ) -> Tokenizers:
     """One tokenizer for all columns of text."""
     texts = {name: column for name, column in train.items() if name != "label"}
@@ -74,7 +75,7 @@ def learn_joint_tokenizer(
     return Tokenizers({"text": next(iter(learned.values()))})
 
 
-def text_columns(recipe: Any) -> tuple[str, ...]:
+def text_columns(recipe: HeadedRecipe) -> tuple[str, ...]:
     """The columns that are read, in their order."""
     if not recipe.data.train:
         return ("first", "second")
@@ -123,7 +124,7 @@ class LabelEncoding(Encoding):
 
     def __init__(
         self,
-        recipe: Any,
+        recipe: HeadedRecipe,
         tokenizers: Tokenizers,
         labels: Labels,
         arrangement: Arrangement | None = None,

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batches import TextBatch
+from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.example import Example
 from regard.data.prepare import Prepared
@@ -123,7 +124,7 @@ class LanguageModeling(Task):
     learn_tokenizers = staticmethod(partial(learn_text_tokenizer, special=SPECIAL_NAMES))
     encoding: RawEncoding
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         tokenizer = tokenizers["text"]
         notes = TextNotes(recipe, tokenizer)
@@ -142,7 +143,7 @@ class LanguageModeling(Task):
         )
 
     @classmethod
-    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> RawEncoding:
+    def make_encoding(cls, recipe: Recipe, tokenizers: Tokenizers) -> RawEncoding:
         return RawEncoding(recipe, tokenizers, partial(cut_blocks, recipe))
 
     def objective(self, model: Any) -> Loss:
@@ -167,12 +168,12 @@ class LanguageModeling(Task):
         return " ".join(row["text"].split()[:PROMPT_WORDS])
 
 
-def cut_blocks(recipe: Any, text: RawTokens, part: str) -> Pieces:
+def cut_blocks(recipe: Recipe, text: RawTokens, part: str) -> Pieces:
     """The rows of a split."""
     return BLOCKS[recipe.data.blocks](text, recipe.data.max_length)
 
 
-def is_autoencoder(recipe: Any) -> bool:
+def is_autoencoder(recipe: Recipe) -> bool:
     """Whether the model writes the text that it has read, instead of continuing it."""
     return getattr(recipe.model, "objective", None) == "autoencoder"
 
@@ -180,7 +181,7 @@ def is_autoencoder(recipe: Any) -> bool:
 class TextNetwork(Network):
     """A model that is pre-trained on raw text."""
 
-    def __init__(self, recipe: Any, encoding: RawEncoding) -> None:
+    def __init__(self, recipe: Recipe, encoding: RawEncoding) -> None:
         self.recipe = recipe
         self.encoding = encoding
 
@@ -227,7 +228,7 @@ class Continuations(WrittenTexts):
 
     column = "text"
 
-    def __init__(self, recipe: Any, tokenizer: Tokenizer, text_notes: TextNotes) -> None:
+    def __init__(self, recipe: Recipe, tokenizer: Tokenizer, text_notes: TextNotes) -> None:
         """A text is continued after the `</s>` that it begins with."""
         end = tokenizer.end
         special = SpecialTokens(end, end, tokenizer.pad, tokenizer.unk, tokenizer.begin)
@@ -366,7 +367,7 @@ class LanguageMetrics(Metrics):
     """Cross-entropy per token, word and character."""
 
     def __init__(
-        self, recipe: Any, objective: Callable[[Any], Loss], continuations: Continuations
+        self, recipe: Recipe, objective: Callable[[Any], Loss], continuations: Continuations
     ) -> None:
         self.recipe = recipe
         self.objective = objective

@@ -130,7 +130,7 @@ class MaskedLanguageModeling(Task):
     learn_tokenizers = staticmethod(partial(learn_text_tokenizer, special=MASKING_NAMES))
     encoding: RawEncoding
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         tokenizer = tokenizers["text"]
         notes = TextNotes(recipe, tokenizer, gap=GAP)
@@ -150,7 +150,7 @@ class MaskedLanguageModeling(Task):
         self.views = Views(vectors=vectors, gaps=self.answers, unit="documents")
 
     @classmethod
-    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> RawEncoding:
+    def make_encoding(cls, recipe: Recipe, tokenizers: Tokenizers) -> RawEncoding:
         sentences = recipe.data.sentences if recipe.model.next_sentence else None
         cut = partial(cut_segments, recipe)
         return RawEncoding(recipe, tokenizers, cut, sentences, masked_counts)
@@ -196,7 +196,7 @@ def masked_counts(examples: Segments) -> dict[str, int]:
     return examples.outcomes(100, READ_TOKENS)
 
 
-def cut_segments(recipe: Any, text: RawTokens, part: str) -> Segments:
+def cut_segments(recipe: Recipe, text: RawTokens, part: str) -> Segments:
     """The segments of a split: pairs for next-sentence prediction, else documents."""
     data = recipe.data
     if not recipe.model.next_sentence:
@@ -212,11 +212,11 @@ def cut_segments(recipe: Any, text: RawTokens, part: str) -> Segments:
     return SentencePairs(text, masking, data.max_length, f"data.{part}", hint, data.sentences)
 
 
-def single_segments(recipe: Any, text: RawTokens) -> SingleSegments:
+def single_segments(recipe: Recipe, text: RawTokens) -> SingleSegments:
     return SingleSegments(text, masking_of(recipe, text.tokenizer), recipe.data.max_length)
 
 
-def masking_of(recipe: Any, tokenizer: Tokenizer) -> Masking:
+def masking_of(recipe: Recipe, tokenizer: Tokenizer) -> Masking:
     """How tokens are masked; a DataError if the vocabulary cannot mask any."""
     if tokenizer.mask is None:
         hint = "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
@@ -237,7 +237,7 @@ def _nothing_masked(where: str) -> DataError:
 class MaskedNetwork(Network):
     """BERT with its head for masked tokens."""
 
-    def __init__(self, recipe: Any, encoding: RawEncoding) -> None:
+    def __init__(self, recipe: Recipe, encoding: RawEncoding) -> None:
         self.recipe = recipe
         self.encoding = encoding
 
@@ -267,7 +267,7 @@ class MaskedNetwork(Network):
 class MaskedMetrics(Metrics):
     """How well masked tokens and next sentences are predicted."""
 
-    def __init__(self, recipe: Any, tokenizer: Tokenizer) -> None:
+    def __init__(self, recipe: Recipe, tokenizer: Tokenizer) -> None:
         self.recipe = recipe
         self.tokenizer = tokenizer
 
@@ -349,7 +349,7 @@ class FilledGaps:
     """Texts with every [MASK] filled."""
 
     def __init__(
-        self, recipe: Any, tokenizer: Tokenizer, inputs: RawInputs, text_notes: TextNotes
+        self, recipe: Recipe, tokenizer: Tokenizer, inputs: RawInputs, text_notes: TextNotes
     ) -> None:
         self.recipe = recipe
         self.tokenizer = tokenizer

@@ -31,6 +31,7 @@ from regard.tasks.headed import (
     TEXT_MODELS,
     HeadedMetrics,
     HeadedNetwork,
+    HeadedRecipe,
     LabelNames,
     Line,
     Measure,
@@ -84,7 +85,9 @@ class MultipleChoice(Task):
 
     learn_tokenizers = staticmethod(learn_joint_tokenizer)
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    recipe: HeadedRecipe
+
+    def __init__(self, recipe: HeadedRecipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         encoding = self.make_encoding(recipe, tokenizers)
         inputs = ChoiceInputs(
@@ -138,7 +141,7 @@ class MultipleChoice(Task):
 class ChoiceNames(Labels):
     """Labels that say which choice is right."""
 
-    def __init__(self, recipe: Any) -> None:
+    def __init__(self, recipe: HeadedRecipe) -> None:
         """Choices are named by the recipe, or numbered. An imported run has no names."""
         names = recipe.head.labels
         if names is None and recipe.data.train:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batches import Batch, Padded
+from regard.data.config import Recipe
 from regard.data.dataset import Columns, Dataset, Encoding
 from regard.data.epochs import fixed_batches
 from regard.data.example import Example
@@ -63,7 +64,7 @@ SOURCE_MODELS = any_config(lambda config: config.reads == "source")
 class PairEncoding(Encoding):
     """Sources and targets, whose tokens are the columns."""
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers, sources: Sources) -> None:
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers, sources: Sources) -> None:
         super().__init__(recipe, tokenizers)
         self.sources = sources
 
@@ -146,7 +147,7 @@ def refuse_long_pairs(examples: Dataset) -> None:
 class PairNetwork(Network):
     """A model that reads a source and writes a target."""
 
-    def __init__(self, recipe: Any, encoding: PairEncoding) -> None:
+    def __init__(self, recipe: Recipe, encoding: PairEncoding) -> None:
         self.recipe = recipe
         self.encoding = encoding
 
@@ -170,7 +171,7 @@ class TargetTexts(WrittenTexts):
 
     column = "target"
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers, sources: Sources) -> None:
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers, sources: Sources) -> None:
         target = tokenizers["target"]
         special = SpecialTokens(target.begin, target.end, target.pad, target.unk, target.begin)
         super().__init__(target, recipe.search, special)

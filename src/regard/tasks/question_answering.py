@@ -153,7 +153,9 @@ class QuestionAnswering(Task):
         "training": {"label_smoothing": 0.0, "best": "f1"}
     }
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    recipe: HeadedRecipe
+
+    def __init__(self, recipe: HeadedRecipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         columns = ("question", "context")
         encoding = self.make_encoding(recipe, tokenizers)
@@ -203,7 +205,7 @@ class SpanEncoding(Encoding):
 
     recipe: HeadedRecipe
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    def __init__(self, recipe: HeadedRecipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         self.framing = framing_of(recipe, tokenizers)
 
@@ -320,7 +322,7 @@ class SpanHeads(Heads):
     by_token = True
     smooths = False
 
-    def __init__(self, recipe: Any) -> None:
+    def __init__(self, recipe: HeadedRecipe) -> None:
         self.recipe = recipe
 
     def make(self, width: int) -> TokenHead | QuestionHead:
@@ -497,7 +499,7 @@ class SpanAnswers(ExampleAnswers[SpanEncoding]):
 class SpanMeasure(Measure):
     """Exact match and F1 of answers."""
 
-    def __init__(self, recipe: Any) -> None:
+    def __init__(self, recipe: HeadedRecipe) -> None:
         self.recipe = recipe
 
     def scores(self, examples: Dataset, results: Sequence[Result]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ Cut = Callable[[RawTokens, str], Examples]
 
 
 def learn_text_tokenizer(
-    recipe: Any, train: Mapping[str, Sequence[str]], base: Path, special: Sequence[str]
+    recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path, special: Sequence[str]
 ) -> Tokenizers:
     """A tokenizer of documents; `special` are the special tokens of a vocabulary that is trained."""
     texts = {"text": train["text"]}
@@ -45,7 +45,7 @@ class RawEncoding(Encoding):
 
     def __init__(
         self,
-        recipe: Any,
+        recipe: Recipe,
         tokenizers: Tokenizers,
         cut: Cut,
         sentences: Sentences | None = None,
@@ -115,7 +115,7 @@ def read_documents(
 class TextNotes:
     """What a user should know about texts that a pre-trained model reads."""
 
-    def __init__(self, recipe: Any, tokenizer: Tokenizer, gap: str = "") -> None:
+    def __init__(self, recipe: Recipe, tokenizer: Tokenizer, gap: str = "") -> None:
         """`gap` may stand in a text in the place of a word."""
         self.recipe = recipe
         self.tokenizer = tokenizer

@@ -29,6 +29,7 @@ from regard.tasks.headed import (
     TEXT_MODELS,
     HeadedMetrics,
     HeadedNetwork,
+    HeadedRecipe,
     Line,
     Measure,
     complete_headed,
@@ -98,7 +99,9 @@ class Regression(Task):
 
     learn_tokenizers = staticmethod(learn_joint_tokenizer)
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    recipe: HeadedRecipe
+
+    def __init__(self, recipe: HeadedRecipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         encoding = self.make_encoding(recipe, tokenizers)
         start = partial(start_from_mean, encoding)

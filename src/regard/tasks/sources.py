@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batches import Padded, Ragged
+from regard.data.config import Recipe
 from regard.data.dataset import Dataset
 from regard.data.example import Example
 from regard.data.prepare import Prepared
@@ -99,7 +100,7 @@ class TextSources(Sources):
 
     lengths_of = "source"
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
         self.recipe = recipe
         self.tokenizer = tokenizers["source"]
 

@@ -67,7 +67,7 @@ class StoryAnswering(Task):
     }
     """The paper's batches of 32 questions (`batch_tokens` counts answers), and its optimiser."""
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         columns = ("story", "question")
         encoding = self.make_encoding(recipe, tokenizers)
@@ -80,7 +80,7 @@ class StoryAnswering(Task):
         self.views = Views(stories=answers)
 
     @classmethod
-    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> StoryEncoding:
+    def make_encoding(cls, recipe: Recipe, tokenizers: Tokenizers) -> StoryEncoding:
         return StoryEncoding(recipe, tokenizers)
 
     def objective(self, model: MemoryNetwork) -> AnswerCrossEntropy:
@@ -88,7 +88,7 @@ class StoryAnswering(Task):
 
     @classmethod
     def learn_tokenizers(
-        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
+        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
     ) -> Tokenizers:
         config = recipe.tokenizer
         if isinstance(config.file, str):
@@ -241,7 +241,7 @@ class StoryEncoding(Encoding):
 class StoryNetwork(Network):
     """An end-to-end memory network."""
 
-    def __init__(self, recipe: Any, encoding: StoryEncoding) -> None:
+    def __init__(self, recipe: Recipe, encoding: StoryEncoding) -> None:
         self.recipe = recipe
         self.encoding = encoding
 

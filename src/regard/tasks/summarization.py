@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from regard.config import Config
-from regard.data.config import Corpus, TextPairs
+from regard.data.config import Corpus, Recipe, TextPairs
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.inputs import Inputs
@@ -70,7 +70,7 @@ class Summarization(Task):
 
     metrics: TextMetrics
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         encoding = self.make_encoding(recipe, tokenizers)
         targets = TargetTexts(recipe, tokenizers, encoding.sources)
@@ -83,7 +83,7 @@ class Summarization(Task):
         self.views = pair_views(self.metrics, encoding)
 
     @classmethod
-    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> PairEncoding:
+    def make_encoding(cls, recipe: Recipe, tokenizers: Tokenizers) -> PairEncoding:
         return PairEncoding(recipe, tokenizers, TextSources(recipe, tokenizers))
 
     def objective(self, model: Generator) -> TokenCrossEntropy:

@@ -100,7 +100,9 @@ class Tagging(Task):
     unit = "words"
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    recipe: HeadedRecipe
+
+    def __init__(self, recipe: HeadedRecipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         encoding = self.make_encoding(recipe, tokenizers)
         answers = TagAnswers(encoding)
@@ -162,13 +164,13 @@ class Tagging(Task):
 # Tags
 
 
-def is_plain(recipe: Any) -> bool:
+def is_plain(recipe: HeadedRecipe) -> bool:
     """Whether tags mark no entities; for an imported run the labels tell."""
     labels = recipe.head.labels
     return bool(recipe.data.plain or (labels and not all(map(conll.is_chunk_tag, labels))))
 
 
-def learned_tags(recipe: Any, row: str) -> list[str]:
+def learned_tags(recipe: HeadedRecipe, row: str) -> list[str]:
     """The tags of a sentence in the scheme that is learned."""
     tags: list[str] = json.loads(row)
     if is_plain(recipe):
@@ -176,7 +178,7 @@ def learned_tags(recipe: Any, row: str) -> list[str]:
     return conll.tags_of(conll.entities_in(tags), len(tags), recipe.data.learned)
 
 
-def with_tags(recipe: Any, train: Mapping[str, Sequence[str]]) -> Any:
+def with_tags(recipe: HeadedRecipe, train: Mapping[str, Sequence[str]]) -> Any:
     """The recipe with all tags that the training sentences allow: those of their types in the
     scheme, or those that occur; and with `words: characters` if each word is one, since no typed
     text is split at signs like that."""
@@ -194,7 +196,7 @@ def with_tags(recipe: Any, train: Mapping[str, Sequence[str]]) -> Any:
     return with_head(recipe, labels=conll.labels_of(types, recipe.data.learned))
 
 
-def _by_character(recipe: Any, words: set[str]) -> Any:
+def _by_character(recipe: HeadedRecipe, words: set[str]) -> Any:
     """The recipe of training sentences with these words, which may all be single characters."""
     data = recipe.data
     by_character = "characters_and_blanks" if any(map(str.isspace, words)) else "characters"
@@ -209,7 +211,7 @@ class TagEncoding(Encoding):
 
     recipe: HeadedRecipe
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    def __init__(self, recipe: HeadedRecipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         self.labels = tuple(recipe.head.labels or ())
         self.framing = framing_of(recipe, tokenizers)

@@ -48,7 +48,7 @@ class Network(ABC):
 
     has_head: ClassVar[bool] = False
     """Whether the model answers by a head of its own, instead of by its vocabulary."""
-    recipe: Any
+    recipe: Recipe
 
     @property
     def rounds(self) -> bool:
@@ -170,7 +170,7 @@ class Task(ABC):
     views: Views
     """What may be asked about a prediction."""
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
         self.recipe = recipe
         self.tokenizers = tokenizers
 
@@ -191,7 +191,7 @@ class Task(ABC):
         return tree
 
     @classmethod
-    def check_recipe(cls, recipe: Any) -> None:
+    def check_recipe(cls, recipe: Recipe) -> None:
         """Refuse settings of training and evaluation that the task does not have, before the data
         is read."""
         metrics = (*cls.lower_is_better, *cls.higher_is_better)
@@ -207,7 +207,7 @@ class Task(ABC):
             raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")
 
     @classmethod
-    def packs(cls, recipe: Any) -> bool:
+    def packs(cls, recipe: Recipe) -> bool:
         """Whether batches can be packed into rows of one size (`engine/shapes.py`)."""
         return bool(
             cls.has_flat_batches and recipe.model.packs and recipe.training.teacher_forcing == 1
@@ -225,20 +225,20 @@ class Task(ABC):
 
     @classmethod
     def learn_tokenizers(
-        cls, recipe: Any, train: Mapping[str, Sequence[str]], base: Path
+        cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path
     ) -> Tokenizers:
         """The tokenizers, trained on the training texts or read from files."""
         texts = {name: train[name] for name in cls.vocabularies}
         return train_tokenizers(recipe.tokenizer, texts, base)
 
     @classmethod
-    def settle(cls, recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:
+    def settle(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], where: Where) -> Recipe:
         """The recipe with what only the training data can tell, such as the labels."""
         return recipe
 
     @classmethod
     @abstractmethod
-    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> Encoding:
+    def make_encoding(cls, recipe: Recipe, tokenizers: Tokenizers) -> Encoding:
         """The encoding of a task with this recipe."""
 
     @classmethod
@@ -293,7 +293,7 @@ class Task(ABC):
         return self.answers.predict_encoded(model, encoded, record=record, progress=progress)
 
 
-def _check_decoding(recipe: Any, higher_is_better: Sequence[str]) -> None:
+def _check_decoding(recipe: Recipe, higher_is_better: Sequence[str]) -> None:
     """Refuse to choose checkpoints by the quality of texts that are never decoded."""
     best = recipe.training.best
     if recipe.training.decode == 0 and best in higher_is_better:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from regard.config import Config
-from regard.data.config import Corpus, TextPairs
+from regard.data.config import Corpus, Recipe, TextPairs
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.inputs import Inputs
@@ -81,7 +81,7 @@ class Translation(Task):
 
     metrics: TextMetrics
 
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
         encoding = self.make_encoding(recipe, tokenizers)
         targets = TargetTexts(recipe, tokenizers, encoding.sources)
@@ -94,7 +94,7 @@ class Translation(Task):
         self.views = pair_views(self.metrics, encoding)
 
     @classmethod
-    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> PairEncoding:
+    def make_encoding(cls, recipe: Recipe, tokenizers: Tokenizers) -> PairEncoding:
         return PairEncoding(recipe, tokenizers, TextSources(recipe, tokenizers))
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
@@ -102,7 +102,7 @@ class Translation(Task):
         return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing)
 
     @classmethod
-    def check_recipe(cls, recipe: Any) -> None:
+    def check_recipe(cls, recipe: Recipe) -> None:
         super().check_recipe(recipe)
         check_tokenisation(recipe.evaluation)
 

@@ -9,6 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from regard.data.config import Recipe
 from regard.errors import CheckpointError, ConfigError, Problem
 from regard.layers.embeddings import Embedding
 from regard.models.base import ModelConfig
@@ -68,7 +69,7 @@ def _take_vectors(
     return f"vectors: {len(tokens):,} of {len(weight_VD):,} {side} tokens found"
 
 
-def _labels_of(recipe: AnyRecipe) -> list[str] | None:
+def _labels_of(recipe: Recipe) -> list[str] | None:
     """The classes of a head; None if it has none."""
     return getattr(getattr(recipe, "head", None), "labels", None)
 
