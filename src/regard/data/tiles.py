@@ -38,6 +38,9 @@ PERMUTED = 9
 GROUPS_AT_ONCE = 2**12
 """The orders of so many groups are compared at once."""
 
+NUMBER_BITS = 32
+"""Bits that the number of a sentence takes up when it is sorted together with a key."""
+
 BOTH, ONE = range(2)
 """The rows in which a group fills whole tiles."""
 
@@ -86,7 +89,17 @@ def bounds_of(sizes: Integers) -> Integers:
 
 
 def shuffled(count: int, bits: np.random.PCG64) -> Integers:
-    return np.argsort(bits.random_raw(count), kind="stable")
+    """The numbers up to `count` in random order: sorted by random high bits above the number."""
+    drawn = bits.random_raw(count) >> np.uint64(1)
+    return sorted_numbers(drawn.astype(np.int64) >> NUMBER_BITS, np.arange(count))
+
+
+def sorted_numbers(keys: Integers, numbers: Integers) -> Integers:
+    """The numbers in the order of their keys, and of themselves if keys are equal. Sorting values is
+    several times as fast as a stable sort of their places."""
+    values = (keys << NUMBER_BITS) + numbers
+    values.sort()
+    return values & ((1 << NUMBER_BITS) - 1)
 
 
 # Batches of groups
@@ -239,7 +252,7 @@ def complements(sums: Sequence[Integers]) -> Integers:
         codes = codes * 2 * TILE + own
         goal = goal * 2 * TILE + TILE
     fitting = np.flatnonzero(np.all([own < TILE for own in sums], axis=0))
-    order = fitting[np.argsort(codes[fitting], kind="stable")]
+    order = sorted_numbers(codes[fitting], fitting)
     codes = codes[order]
     numbers = np.arange(len(codes))
     ranks = numbers - np.searchsorted(codes, codes)
