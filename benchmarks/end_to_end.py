@@ -3,19 +3,23 @@
     python benchmarks/end_to_end.py DATA [--only translation,masked] [--steps 600] [--rivals eager,compiled]
 
 DATA holds tatoeba_en_fr/, nsmc/, books_en/ and multi30k/. On a GPU: `translation`, `masked`, `classification`,
-`language`, `predict`; on a CPU: `multi30k` (JoeyNMT 2.3.0 beside it if it is installed).
+`language` beside transformers' Trainer, and `predict`. On a CPU: `multi30k-transformer` and `multi30k-bahdanau`
+beside JoeyNMT 2.3.0 (`pip install joeynmt importlib_metadata`, `--rivals joeynmt`).
 
 Every row is a process, which this file starts inside a wrapper (`measured`). The wrapper notes when the
-optimiser steps, and for a window of steps what the GPU computes (CUPTI, through torch's profiler); it does not
-know the training. The pace is that of the steps outside the window, without the first third.
+optimiser steps, and for a window of steps what the GPU computes (CUPTI, through torch's profiler); it knows
+nothing of the training. The pace is that of the steps before the window, without the first third. With
+END_TO_END_STACKS=1 it also samples what each thread does.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import lzma
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -55,6 +59,61 @@ tokenizer: {{kind: bpe, vocabulary: {VOCABULARY}}}
 model: {{kind: gpt, preset: base, norm: pre}}
 training: {{steps: 1000, batch_tokens: {BATCH_TOKENS}, precision: bf16, optimizer: adamw, learning_rate: 5.0e-4}}
 """
+MULTI30K = """
+task: translation
+data:
+  train: {{source: multi30k/train.en.gz, target: multi30k/train.de.gz}}
+  validation: {{source: multi30k/val.en.gz, target: multi30k/val.de.gz}}
+  max_length: 100
+tokenizer: {{kind: word, vocabulary: 8000}}
+model: {model}
+training:
+  {{steps: 100, batch_tokens: 4096, learning_rate: 1.0e-3, schedule: constant, label_smoothing: {smoothing},
+  log_every: 10, decode: 0, device: cpu}}
+"""
+SMALL_MODELS = {
+    "multi30k-transformer": "{kind: transformer, preset: tiny, width: 256, encoder_layers: 3, decoder_layers: 3, "
+    "heads: 4, feed_forward: 1024, norm: pre, dropout: 0.1, tie: target}",
+    "multi30k-bahdanau": "{kind: bahdanau, preset: tiny, embedding: 256, hidden: 256, dropout: 0.2}",
+}
+JOEY = """
+name: "multi30k"
+joeynmt_version: "2.3.0"
+model_dir: "{folder}"
+use_cuda: False
+fp16: False
+random_seed: 1
+data:
+  train: "text/train"
+  dev: "text/val"
+  dataset_type: "plain"
+  src: {{lang: "en", max_length: 100, lowercase: False, level: "word", voc_limit: 8000, voc_min_freq: 1}}
+  trg: {{lang: "de", max_length: 100, lowercase: False, level: "word", voc_limit: 8000, voc_min_freq: 1}}
+  special_symbols: {{unk_token: "<unk>", unk_id: 0, pad_token: "<pad>", pad_id: 1, bos_token: "<s>", bos_id: 2,
+    eos_token: "</s>", eos_id: 3}}
+testing: {{beam_size: 5, beam_alpha: 1.0, batch_size: 64, batch_type: "sentence", eval_metrics: ["bleu"]}}
+training:
+  {{optimizer: "adamw", adam_betas: [0.9, 0.98], learning_rate: 0.001, learning_rate_min: 0.00001,
+  scheduling: "exponential", decrease_factor: 0.99, weight_decay: 0.0, clip_grad_norm: 1.0,
+  label_smoothing: {smoothing}, loss: "crossentropy", normalization: "tokens", batch_type: "token",
+  batch_size: 4096, epochs: 100, updates: {steps}, validation_freq: 100000, logging_freq: 10, overwrite: True,
+  shuffle: True, num_workers: 0, keep_best_ckpts: 1, early_stopping_metric: "loss"}}
+model: {model}
+"""
+JOEY_BLOCKS = (
+    '{type: "transformer", num_layers: 3, num_heads: 4, hidden_size: 256, ff_size: 1024, dropout: 0.1, '
+    'layer_norm: "pre", embeddings: {embedding_dim: 256, scale: True, dropout: 0.0}}'
+)
+JOEY_MODELS = {
+    "multi30k-transformer": '{initializer: "xavier_uniform", tied_embeddings: False, tied_softmax: True, '
+    f"encoder: {JOEY_BLOCKS}, decoder: {JOEY_BLOCKS}}}",
+    "multi30k-bahdanau": '{initializer: "xavier_uniform", tied_embeddings: False, tied_softmax: False, '
+    'encoder: {type: "recurrent", rnn_type: "gru", embeddings: {embedding_dim: 256, scale: False}, '
+    "hidden_size: 256, bidirectional: True, dropout: 0.2, num_layers: 1}, "
+    'decoder: {type: "recurrent", rnn_type: "gru", embeddings: {embedding_dim: 256, scale: False}, '
+    "hidden_size: 256, dropout: 0.2, hidden_dropout: 0.2, num_layers: 1, input_feeding: True, "
+    'init_hidden: "bridge", attention: "bahdanau"}}',
+}
 LABELLED = "data.train={file: nsmc/ratings_train.tsv.xz, text: document, label: label}"
 
 
@@ -373,7 +432,28 @@ def peer_language(file: str, steps: str, compiled: str) -> None:
     )  # fmt: skip
 
 
+def peer_joeynmt(kind: str, steps: str) -> None:
+    """JoeyNMT with the sizes of `SMALL_MODELS`."""
+    from joeynmt.__main__ import main as joey
+
+    Path("text").mkdir(exist_ok=True)
+    for part in ("train", "val"):
+        for side in ("en", "de"):
+            with gzip.open(f"multi30k/{part}.{side}.gz", "rt", encoding="utf-8") as file:
+                Path(f"text/{part}.{side}").write_text(file.read(), encoding="utf-8")
+    smoothing = 0.1 if kind == "multi30k-transformer" else 0.0
+    recipe = Path(f"joey-{kind}.yaml")
+    recipe.write_text(
+        JOEY.format(
+            folder=f"joey-{kind}", steps=steps, smoothing=smoothing, model=JOEY_MODELS[kind]
+        )
+    )
+    sys.argv = ["joeynmt", "train", str(recipe), "--skip-test"]
+    joey()
+
+
 PEERS: dict[str, Callable[..., None]] = {
+    "joeynmt": peer_joeynmt,
     "translation": peer_translation,
     "masked": peer_masked,
     "classification": peer_classification,
@@ -394,6 +474,8 @@ class Row:
     unit: str = "tokens/s"
     run: str = ""
     """The run folder, if the command is a training of regard."""
+    lines: int = 0
+    """The lines that the command predicts, start included."""
 
 
 @dataclass
@@ -443,6 +525,17 @@ def rows_for(task: str, steps: int, options: argparse.Namespace) -> list[Row]:
         "language": "books_en/train.txt.xz",
     }
     match task:
+        case "multi30k-transformer" | "multi30k-bahdanau":
+            smoothing = 0.1 if task == "multi30k-transformer" else 0.0
+            Path(f"{task}.yaml").write_text(
+                MULTI30K.format(model=SMALL_MODELS[task], smoothing=smoothing)
+            )
+            rows = training_rows(task, f"{task}.yaml", steps)[:1]
+            if options.rivals:
+                rows.append(Row(task, "JoeyNMT", ["peer", "joeynmt", task, str(steps)]))
+            return rows
+        case "predict":
+            return [predict_row(options.lines)]
         case "translation":
             Path("translation.yaml").write_text(TRANSLATION)
             rows = training_rows(task, "translation.yaml", steps)
@@ -463,6 +556,16 @@ def rows_for(task: str, steps: int, options: argparse.Namespace) -> list[Row]:
             for way in ways
         ]
     return rows
+
+
+def predict_row(lines: int) -> Row:
+    """English sentences through the latest model of `translation`."""
+    sentences = [line.split("\t")[0] for line in Path("tatoeba.tsv").read_text().splitlines()]
+    Path("lines.txt").write_text("".join(f"{line}\n" for line in (sentences * 2)[-lines:]))
+    out = f"runs/predicted-{time.time_ns()}.jsonl"
+    run = max(Path("runs").glob("translation-*"), key=lambda folder: folder.stat().st_mtime)
+    command = ["predict", str(run), "--file", "lines.txt", "--out", out, "--beam", "1"]
+    return Row("predict", "regard, greedy", command, "lines/s", lines=lines)
 
 
 FRESH_BERT = [
@@ -491,6 +594,18 @@ def result_of(row: Row, steps: int) -> Result:
             return Result(row, wall=wall)
         watch = json.loads(seen.read_text())
     times = watch["times"]
+    common = {
+        "wall": wall,
+        "host_gb": usage.ru_maxrss / 2**20,
+        "gpu_gb": watch["gpu_bytes"] / 2**30,
+        "stacks": watch["stacks"],
+    }
+    if row.lines:
+        return Result(row, pace=row.lines / wall, **common)
+    if row.name == "JoeyNMT":
+        logged = re.findall(r"Tokens per Sec:\s*([\d.]+)", printed)
+        pace = statistics.median(float(pace) for pace in logged)
+        return Result(row, pace=pace, first_step=times[0] - started, **common)
     begin = min(len(times) // 3, first - 10)
     rate = (first - 1 - begin) / (times[first - 1] - times[begin])
     return Result(
@@ -498,11 +613,8 @@ def result_of(row: Row, steps: int) -> Result:
         pace=rate * units_per_step(row, printed),
         busy=watch["busy"],
         first_step=times[0] - started,
-        wall=wall,
-        host_gb=usage.ru_maxrss / 2**20,
-        gpu_gb=watch["gpu_bytes"] / 2**30,
         kernels=watch["kernels"],
-        stacks=watch["stacks"],
+        **common,
     )
 
 
@@ -551,6 +663,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--only", default="translation,masked,classification,language")
     parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--compile", default="false,true")
     parser.add_argument("--rivals", default="", help="eager,compiled: transformers' Trainer, too")
