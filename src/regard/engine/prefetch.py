@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from itertools import repeat
@@ -13,6 +12,7 @@ from typing import Generic, TypeVar
 import torch
 
 from regard.data.batches import AnyBatch
+from regard.data.parallel import processors
 
 T = TypeVar("T")
 B = TypeVar("B", bound=AnyBatch)
@@ -53,7 +53,7 @@ def ahead(
     threads = Threads(jobs, depth, prepared)
     for _ in repeat(None, workers or 1):
         threads.start_another()
-    limit = workers or max(1, min(MAX_THREADS, (os.cpu_count() or 1) - 1))
+    limit = workers or max(1, min(MAX_THREADS, processors() - 1))
     try:
         while (item := threads.next()) is not None:
             if threads.waits == WAITS_PER_THREAD and threads.count < limit:
