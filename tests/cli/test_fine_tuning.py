@@ -62,7 +62,11 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> di
 def headed(kind: str = "bert", **head: Any) -> Headed:
     config = {"bert": BERTConfig, "gpt": GPTConfig}[kind](**SIZES)
     base = build_base(config, 20, keep_readout=kind == "gpt")
-    made = lambda width: TextHead(width, 3, pooling="first", pooler=kind == "bert", dropout=0.0)  # noqa: E731
+
+    def made(width: int) -> TextHead:
+        pooler = base.config.head_layer(width, "first")
+        return TextHead(width, 3, pooling="first", pooler=pooler, dropout=0.0)
+
     return Headed(base, HeadConfig(**head), made)
 
 
@@ -431,7 +435,7 @@ def test_rows_of_an_example_are_averaged() -> None:
     values_B11 = torch.tensor([1.0, 3.0, 5.0, -5.0]).view(4, 1, 1)
     batch = batch_of([[5]] * 4, [1.0, 3.0], owners=[0, 0, 1, 1])
     for choices, expected in ((False, [[2.0], [0.0]]), (True, [[1.0, 3.0], [5.0, -5.0]])):
-        head = TextHead(1, 1, pooling="first", pooler=False, dropout=0.0, choices=choices)
+        head = TextHead(1, 1, pooling="first", pooler=None, dropout=0.0, choices=choices)
         torch.nn.init.ones_(head.linear.weight)
         assert head(values_B11, batch).tolist() == expected
     model = headed()

@@ -28,6 +28,7 @@ from model_cases import (
 )
 from regard.data.batches import Padded
 from regard.exchange import bert, gpt2
+from regard.exchange.encoder import PRETRAINING
 from regard.exchange.renaming import to_ours
 from regard.layers.attention import recording
 from regard.models.bert import BERT, BERTConfig
@@ -120,8 +121,9 @@ def berts() -> Pair:
     torch.manual_seed(0)
     theirs = with_weights_that_matter(transformers.BertForPreTraining(config))
     ours = BERT(BERTConfig(**SIZES, feed_forward=24), VOCABULARY).eval()
-    names = bert.weight_names(bert.PRETRAINING, ours.config.model_dump())
-    ours.load_state_dict(to_ours(names, bert.each_once(theirs.state_dict(), ""), ""), strict=False)
+    names = bert.BERT.weight_names(PRETRAINING, ours.config.model_dump())
+    weights = bert.BERT.each_once(theirs.state_dict(), "")
+    ours.load_state_dict(to_ours(names, weights, ""), strict=False)
     batch = masked_batch()
     labels_BL = torch.full_like(batch.text.ids_BL, IGNORED)
     labels_BL.view(-1)[batch.places_P] = batch.labels_P

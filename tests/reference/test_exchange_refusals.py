@@ -37,7 +37,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (
             "bert",
             {"model_type": "t5"},
-            "BertForPreTraining of the type 't5' cannot be imported (supported: Bert",
+            "BertForPreTraining of the type 't5' cannot be imported (the nearest that can be: "
+            "BertForPreTraining; supported types: electra, roberta, ",
         ),
         (
             "bert",

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 import regard
 from command_line import write
 from exchange_cases import (
+    MARKUP,
     TEXTS,
     TRAINING,
     answers,
@@ -21,6 +22,7 @@ from exchange_cases import (
     byte_bpe,
     save_bert,
     there_and_back,
+    unigram,
     wordpiece,
 )
 from regard.data.framing import Framing
@@ -31,7 +33,6 @@ from task_cases import raw_tokens
 transformers = pytest.importorskip("transformers")
 
 CLASSIFIER = "BertForSequenceClassification"
-SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 PAIRS = [
     ("The animal", "it was tired"),
     ("한국어 문장을", "나는 학교에 갑니다. 한국어"),
@@ -51,20 +52,6 @@ def template(single: str, pair: str, tokenizer: Tokenizer) -> Any:
     return processors.TemplateProcessing(single=single, pair=pair, special_tokens=[*ids.items()])
 
 
-def unigram(**special: str) -> Tokenizer:
-    names = [special.get(name, name) for name in SPECIAL]
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
-    )
-    tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=120, special_tokens=names, unk_token="<unk>", show_progress=False
-    )
-    tokenizer.train_from_iterator(TEXTS * 3, trainer)
-    return tokenizer
-
-
 def marked() -> Tokenizer:
     """A vocabulary with tokens that mark entities in a text."""
     tokenizer = wordpiece(lowercase=True)
@@ -76,7 +63,7 @@ def words() -> Tokenizer:
     tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.train_from_iterator(
-        TEXTS, trainers.WordLevelTrainer(special_tokens=SPECIAL, show_progress=False)
+        TEXTS, trainers.WordLevelTrainer(special_tokens=MARKUP, show_progress=False)
     )
     return tokenizer
 
@@ -98,7 +85,7 @@ BERT, XLM = (
 )
 MARKS = BERT | {"do_lower_case": True, "additional_special_tokens": ["[E1]", "[/E1]"]}
 ROBERTA = (
-    partial(byte_bpe, TEXTS, SPECIAL),
+    partial(byte_bpe, TEXTS, MARKUP),
     lambda made: processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False),
     {"tokenizer_class": "RobertaTokenizer"},
 )
@@ -117,7 +104,7 @@ KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "roberta": ROBERTA,
     "merges.txt": ROBERTA,
     "xlm-roberta-without-template": (unigram, lambda made: None, XLM),
-    "sequence": (partial(byte_bpe, TEXTS, SPECIAL), after_bytes, SEGMENTS),
+    "sequence": (partial(byte_bpe, TEXTS, MARKUP), after_bytes, SEGMENTS),
     "other-names": (
         partial(unigram, **{"<s>": "<begin>", "</s>": "<end>", "<pad>": "<nothing>"}),
         lambda made: processors.RobertaProcessing(("<end>", 2), ("<begin>", 0)),

@@ -164,7 +164,7 @@ class ClassifierCase(Case):
 
         def head(width: int) -> TextHead:
             pooling = self.config.head_pooling
-            return TextHead(width, 3, pooling=pooling, pooler=False, dropout=0.0)
+            return TextHead(width, 3, pooling=pooling, pooler=None, dropout=0.0)
 
         return with_weights_that_matter(Headed(base, HeadConfig(), head).to(dtype), 0.1)
 

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,16 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 import regard
 from model_cases import with_weights_that_matter
@@ -37,6 +47,8 @@ TEXTS = [
 """What the small tokenizers are trained on."""
 SPECIAL = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 """They do not all come first, as in the published vocabularies."""
+MARKUP = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+"""The special tokens of RoBERTa and XLM-R, in their order."""
 LENGTHS = (6, 1, 4)
 TRAINING = {
     "steps": 3,
@@ -107,6 +119,20 @@ def byte_bpe(texts: Sequence[str], special: Sequence[str] = ()) -> Tokenizer:
     return tokenizer
 
 
+def unigram(**special: str) -> Tokenizer:
+    names = [special.get(name, name) for name in MARKUP]
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=120, special_tokens=names, unk_token="<unk>", show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXTS * 3, trainer)
+    return tokenizer
+
+
 def save_bert(
     folder: Path,
     architecture: str = "BertForPreTraining",
@@ -141,6 +167,107 @@ def save_bert(
         transformers.BertTokenizerFast(
             tokenizer_object=tokenizer, do_lower_case=lowercase
         ).save_pretrained(folder)
+    return model
+
+
+def klue() -> Tokenizer:
+    """A vocabulary like that of KLUE's RoBERTa: WordPiece, its special tokens in RoBERTa's order."""
+    tokenizer = wordpiece()
+    pieces = by_id(tokenizer)
+    first = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"]
+    ordered = [*first, *(piece for piece in pieces if piece not in first)]
+    vocabulary = {piece: number for number, piece in enumerate(ordered)}
+    renumbered = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    renumbered.add_special_tokens(first)
+    for step in ("normalizer", "pre_tokenizer", "decoder"):
+        setattr(renumbered, step, getattr(tokenizer, step))
+    return renumbered
+
+
+def around_roberta(tokenizer: Tokenizer) -> Any:
+    return processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+
+
+def around_bert(tokenizer: Tokenizer) -> Any:
+    ends = ((name, tokenizer.token_to_id(name)) for name in ("[SEP]", "[CLS]"))
+    return processors.BertProcessing(*ends)
+
+
+def around_xlm(tokenizer: Tokenizer) -> Any:
+    return processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
+
+
+ENCODER_SIZES: dict[str, Any] = {
+    "hidden_size": 12,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 17,
+    "max_position_embeddings": 41,
+}
+ROBERTA_SIZES = ENCODER_SIZES | {"type_vocab_size": 1, "pad_token_id": 1, "layer_norm_eps": 1e-5}
+DISTILBERT_SIZES: dict[str, Any] = {
+    "dim": 12,
+    "n_layers": 3,
+    "n_heads": 3,
+    "hidden_dim": 17,
+    "max_position_embeddings": 41,
+}
+ENCODERS: dict[str, tuple[str, dict[str, Any], Any, Any, str]] = {
+    "roberta": (
+        "Roberta",
+        ROBERTA_SIZES,
+        partial(byte_bpe, TEXTS, MARKUP),
+        around_roberta,
+        "RobertaTokenizer",
+    ),
+    "klue": ("Roberta", ROBERTA_SIZES, klue, around_bert, "BertTokenizer"),
+    "xlm-roberta": ("XLMRoberta", ROBERTA_SIZES, unigram, around_xlm, "XLMRobertaTokenizer"),
+    "camembert": ("Camembert", ROBERTA_SIZES, unigram, around_xlm, "CamembertTokenizer"),
+    "electra": (
+        "Electra",
+        ENCODER_SIZES | {"embedding_size": 7},
+        wordpiece,
+        around_bert,
+        "ElectraTokenizer",
+    ),
+    "electra-base": (
+        "Electra",
+        ENCODER_SIZES | {"embedding_size": 12},
+        wordpiece,
+        around_bert,
+        "ElectraTokenizer",
+    ),
+    "distilbert": ("DistilBert", DISTILBERT_SIZES, wordpiece, around_bert, "DistilBertTokenizer"),
+}
+"""What the names of classes begin with, sizes, tokenizer, the special tokens around a text, and the class of the
+tokenizer."""
+
+
+def save_encoder(folder: Path, kind: str, end: str = "ForMaskedLM", **changes: Any) -> Any:
+    """A folder with a small encoder and its tokenizer.json; returns the model."""
+    name, sizes, make, around, tokenizer_class = ENCODERS[kind]
+    tokenizer = make()
+    tokenizer.post_processor = around(tokenizer)
+    if "<mask>" in tokenizer.get_vocab():  # takes the space before it, as in the published ones
+        tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+    sizes = sizes | {"vocab_size": tokenizer.get_vocab_size()}
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{name}Config")(**sizes | changes)
+    model = _save_randomised(getattr(transformers, name + end)(config), folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    tokens = {token.strip("[]<>").lower(): token for token in (*MARKUP, *SPECIAL)}
+    tokens = {role: token for role, token in tokens.items() if token in tokenizer.get_vocab()}
+    roles = {"cls": tokens.get("s"), "sep": tokens.get("/s")} if "s" in tokens else {}
+    roles |= {role: tokens[role] for role in ("cls", "sep", "pad", "unk", "mask") if role in tokens}
+    settings = {f"{role}_token": token for role, token in roles.items()}
+    settings |= {"tokenizer_class": tokenizer_class, "model_max_length": 39}
+    if "BertTokenizer" in tokenizer_class or "Electra" in tokenizer_class:
+        settings["do_lower_case"] = False
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return model
 
 
@@ -397,11 +524,9 @@ def same_logits(run: Run, theirs: Any) -> None:
         torch.zeros(0, dtype=torch.long),
     )
     segments_BL = _mask_of(rows) * (torch.arange(text.ids_BL.shape[1]) > 3)
-    given = {
-        "input_ids": text.ids_BL,
-        "attention_mask": _mask_of(rows),
-        "token_type_ids": segments_BL,
-    }
+    given = {"input_ids": text.ids_BL, "attention_mask": _mask_of(rows)}
+    if getattr(theirs.config, "type_vocab_size", 0) == 2:
+        given["token_type_ids"] = segments_BL
     if task == "multiple_choice":
         given = {name: tensor[None] for name, tensor in given.items()}
     output = theirs(**given)
@@ -409,7 +534,9 @@ def same_logits(run: Run, theirs: Any) -> None:
         hidden_BLD = model(MaskedBatch(text, segments_BL, nothing, nothing)).hidden_BTD
         if "last_hidden_state" in output:
             _near_each(hidden_BLD, output.last_hidden_state, rows)
-        if run.recipe.model.masked_head:
+        if getattr(run.recipe.model, "replaced_head", False):
+            _near_each(model.replaced(hidden_BLD)[..., None], output.logits[..., None], rows)
+        elif run.recipe.model.masked_head:
             logits_BLV = (
                 output.prediction_logits if "prediction_logits" in output else output.logits
             )

@@ -40,6 +40,11 @@ CASES: dict[str, ModelConfig] = {
     "gpt-pre": GPTConfig(**TRANSFORMER, norm="pre"),
     "bert": BERTConfig(**TRANSFORMER),
     "bert-masked-only": BERTConfig(**TRANSFORMER, next_sentence=False),
+    "bert-as-roberta": BERTConfig(
+        **TRANSFORMER, next_sentence=False, first_position=2, segment_vectors=1
+    ),
+    "bert-as-electra": BERTConfig(**TRANSFORMER, next_sentence=False, embedding_width=10),
+    "bert-as-distilbert": BERTConfig(**TRANSFORMER, next_sentence=False, segment_vectors=0),
 }
 
 TEXTS = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -12,8 +13,15 @@ import torch
 
 from regard.config import apply_overrides, write_yaml
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError, did_you_mean
-from regard.exchange import bert, ctranslate2, gpt2, marian
-from regard.exchange.folder import Exported, Imported, ModelFolder, open_folder, render
+from regard.exchange import bert, ctranslate2, distilbert, electra, gpt2, marian, roberta
+from regard.exchange.folder import (
+    Architecture,
+    Exported,
+    Imported,
+    ModelFolder,
+    open_folder,
+    render,
+)
 from regard.exchange.tokenizers import tokenizer_files
 from regard.layers.embeddings import Embedding
 from regard.recipes.recipe import recipe_of
@@ -26,25 +34,31 @@ from regard.tasks.raw import check_max_length
 from regard.text.vectors import vector_text
 from regard.text.writing import write_folder
 
-ARCHITECTURES = (bert.ARCHITECTURE, gpt2.ARCHITECTURE, marian.ARCHITECTURE)
-"""The architectures of `transformers`; a new one is a file and an entry here."""
+ARCHITECTURES = (
+    electra.ARCHITECTURE,
+    roberta.ARCHITECTURE,
+    distilbert.ARCHITECTURE,
+    bert.ARCHITECTURE,
+    gpt2.ARCHITECTURE,
+    marian.ARCHITECTURE,
+)
+"""The architectures of `transformers`; a new one is a file and an entry here. The first that a run
+can be is written."""
 DEFAULT_NAMES = {
     kind: names[0] for architecture in ARCHITECTURES for kind, names in architecture.names.items()
 }
 """`model_type` -> the architecture if config.json names none."""
-READERS: dict[str, Callable[[ModelFolder], Imported]] = {
-    name: architecture.read
+READERS: dict[tuple[str, str], Callable[[ModelFolder], Imported]] = {
+    (kind, name): architecture.read
     for architecture in ARCHITECTURES
-    for names in architecture.names.values()
+    for kind, names in architecture.names.items()
     for name in names
 }
-"""Architecture in config.json -> the function that reads such a folder."""
-WRITERS: dict[tuple[str, str], Callable[[Run, str], Exported]] = {
-    run: architecture.write for architecture in ARCHITECTURES for run in architecture.runs
-}
-"""Task and kind of model -> the function that writes a checkpoint of a run for `transformers`."""
+"""`model_type` and architecture in config.json -> the function that reads such a folder."""
 TOOLS: dict[str, Sequence[tuple[str, str]]] = {
-    "huggingface": list(WRITERS),
+    "huggingface": list(
+        dict.fromkeys(run for architecture in ARCHITECTURES for run in architecture.runs)
+    ),
     "ctranslate2": ctranslate2.SUPPORTED_MODELS,
     "word2vec": [],
 }
@@ -83,10 +97,13 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
     folder = open_folder(source)
     kind = str(folder.config.get("model_type"))
     architecture = folder.architecture or DEFAULT_NAMES.get(kind, kind)
-    if architecture not in READERS or kind not in DEFAULT_NAMES:
-        what = f"{architecture} of the type {kind!r} cannot be imported"
-        raise DataError(what, where=folder.config_path, hint=f"supported: {', '.join(READERS)}")
-    imported = READERS[architecture](folder)
+    if (kind, architecture) not in READERS:
+        raise DataError(
+            f"{architecture} of the type {kind!r} cannot be imported",
+            where=folder.config_path,
+            hint=_nearest(architecture, kind),
+        )
+    imported = READERS[kind, architecture](folder)
 
     def fill(partial: Path) -> None:
         with locked(partial):
@@ -95,6 +112,15 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
     remove_partial_runs(target)
     write_folder(target, fill)
     return Run.open(target)
+
+
+def _nearest(architecture: str, kind: str) -> str:
+    """The architecture that can be imported and is most like this one: of the same type if
+    possible."""
+    names = [name for kind_read, name in READERS if kind_read == kind]
+    names = names or [name for _, name in READERS]
+    [nearest] = get_close_matches(architecture, names, n=1, cutoff=0.0)
+    return f"the nearest that can be: {nearest}; supported types: {', '.join(DEFAULT_NAMES)}"
 
 
 def _write_run(
@@ -205,9 +231,19 @@ def export_run(
     if to == "ctranslate2":
         write_folder(target, ctranslate2.write(run, quantize, checkpoint))
     else:
-        exported = WRITERS[task, kind](run, checkpoint)
+        exported = _architecture_of(run).write(run, checkpoint)
         write_folder(target, lambda partial: _write_model(partial, run, exported, checkpoint))
     return target
+
+
+def _architecture_of(run: Run) -> Architecture:
+    """The architecture of `transformers` that a run is."""
+    model = run.recipe.model
+    return next(
+        architecture
+        for architecture in ARCHITECTURES
+        if (run.recipe.task, model.kind) in architecture.runs and architecture.is_written(model)
+    )
 
 
 def _write_vectors(folder: Path, run: Run, embeddings: Mapping[str, Embedding]) -> None:
@@ -236,6 +272,7 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
         settings=write_yaml(_without_folders(run.recipe.model_dump())),
         joint=run.tokenizers.joint,
         architecture=exported.architecture,
+        end=exported.end or exported.architecture,
         not_exported=exported.not_exported,
         sentences=bool(exported.files),
         step=step,

@@ -71,12 +71,17 @@ class Exported:
     not_exported: tuple[str, ...] = ()  # options of the run's search that `generate` does not have
     # other files, by their names: those of sentence-transformers
     files: dict[str, str] = field(default_factory=dict)
+    end: str = ""
+    """What the name of an encoder's architecture ends in, by which the model card chooses its
+    code."""
     continues: bool = False
     """Whether it continues a text, so that the space before its first word must be kept."""
     # whether it was trained here on raw text, in which a run of white space is one space
     raw_text: bool = False
     # whether [MASK] in a text is the token: transformers then reads all special tokens so
     reads_masks: bool = False
+    # whether the model tells two texts apart by their segments
+    segments: bool = True
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,8 @@ class Architecture:
     """Task and kind of model of the runs that can be written."""
     write: Callable[[Run, str], Exported]
     """Writes a checkpoint of a run."""
+    is_written: Callable[[Any], bool] = lambda config: True
+    """Whether a run with this config of its model is such a model, if several have its kind."""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,12 @@ otherwise."""
 MAX_SPARE_ROWS = 1024
 
 
-def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> OurTokenizer:
+def read_tokenizer(
+    folder: ModelFolder, rows: int, *, begin: str, end: str, segments: bool = True
+) -> OurTokenizer:
     """The tokenizer of a model whose embedding has `rows` rows. `begin` and `end` are what
     `transformers` calls the tokens that begin and end a text: `cls` and `sep`, or `bos` and `eos`.
+    `segments`: whether the model tells two texts apart by them.
 
     The folder's settings say which tokens are special; otherwise their names do. In a vocabulary
     that has only an end token, as GPT-2's, it stands for all: no text is unknown, and padding is
@@ -73,7 +76,7 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
     if begin == "cls" and tokens[-1] in ids:
         roberta = "Roberta" in str(settings.get("tokenizer_class"))
         default = bert_templates(ids[tokens[2]], ids[tokens[3]], roberta=roberta)
-        templates = _with_their_segments(written or default, settings)
+        templates = _with_their_segments(written or default, settings, segments)
     if not settings.get("split_special_tokens"):
         around = {slot.token for template in templates or () for slot in template}
         tree = _read_in_texts(tree, {plain.mask, *map(ids.get, tokens), *around})
@@ -97,8 +100,10 @@ def _read_in_texts(tree: TokenizerTree, special: Set[int | None]) -> TokenizerTr
     return tree | {"added_tokens": tokens}
 
 
-def _with_their_segments(templates: Templates, settings: Mapping[str, Any]) -> Templates:
-    """Templates without segments if `transformers` gives the model none."""
+def _with_their_segments(
+    templates: Templates, settings: Mapping[str, Any], segments: bool
+) -> Templates:
+    """Templates without segments if the model has none or `transformers` gives it none."""
     kind = str(settings.get("tokenizer_class"))
     inputs = settings.get("model_input_names")
     typed = (
@@ -107,7 +112,8 @@ def _with_their_segments(templates: Templates, settings: Mapping[str, Any]) -> T
         else not kind.startswith(TOKENIZERS_WITHOUT_SEGMENTS)
     )
     single, pair = (
-        tuple(Slot(token, segment * typed) for token, segment in template) for template in templates
+        tuple(Slot(token, segment * (typed and segments)) for token, segment in template)
+        for template in templates
     )
     return single, pair
 
@@ -257,7 +263,11 @@ def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": longest,
         **{f"{name}_token": token for name, token in zip(names, tokens, strict=True)},
-        "model_input_names": ["input_ids", "attention_mask", *(["token_type_ids"] if pair else [])],
+        "model_input_names": [
+            "input_ids",
+            "attention_mask",
+            *(["token_type_ids"] if pair and exported.segments else []),
+        ],
         "clean_up_tokenization_spaces": False,
         # else </s> in a text is plain text, as here
         "split_special_tokens": not exported.reads_masks,

@@ -60,13 +60,15 @@ class Positions(nn.Module):
 
     waves_LD: Tensor
 
-    def __init__(self, kind: PositionKind, width: int, longest: int) -> None:
+    def __init__(self, kind: PositionKind, width: int, longest: int, *, first: int = 0) -> None:
+        """`first`: the row of a learned table that the first token of a text gets."""
         super().__init__()
         self.kind = kind
         self.width = width
         self.longest = longest
+        self.first = first
         if kind == "learned":
-            self.learned = Embedding(longest, width)
+            self.learned = Embedding(first + longest, width)
         elif kind == "sinusoidal":
             self.register_buffer("waves_LD", sinusoidal_positions(longest, width), persistent=False)
 
@@ -96,7 +98,7 @@ class Positions(nn.Module):
         """The vectors of the first `length` positions."""
         self.check_length(length)
         if self.kind == "learned":
-            return self.learned.weight[:length]
+            return self.learned.weight[self.first : self.first + length]
         if length <= self.longest:
             return self.waves_LD[:length].to(like)
         # Beyond the table the waves are computed each time: a buffer that grew would differ between

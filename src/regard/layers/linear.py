@@ -19,6 +19,7 @@ from regard.engine.products import ACTIVATED_PRODUCTS, PRODUCTS
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": lambda x: x,
+    "tanh": torch.tanh,
     "relu": torch.relu,
     "swish": F.silu,
     "gelu": F.gelu,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.config import Config
 from regard.data.batches import Padded, TextBatch, real_positions
 from regard.layers.embeddings import Embedding, Tie, tied_embeddings
+from regard.layers.linear import ACTIVATIONS
 from regard.layers.recurrence import Bridge, Carry, CellKind, RecurrentEncoder
 from regard.layers.scores import Memory
 from regard.text.vectors import VectorsConfig
@@ -102,6 +103,11 @@ class ModelConfig(Config):
         """Whether the model computes on packed sentences, in rows of fixed size, when it is
         trained."""
         return False
+
+    def head_layer(self, width: int, pooling: HeadPooling | None) -> nn.Module | None:
+        """The layer of a head between vectors of this width and its last layer, as the paper has
+        it; None if there is none. `pooling` is None if the head answers for each token."""
+        return None
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
         """Raise a ConfigError if the model cannot be trained on texts of up to this many tokens,
@@ -436,6 +442,18 @@ def real_BL(text: Padded) -> Tensor:
 def last_of(x_BLD: Tensor, text: Padded) -> Tensor:
     """The vector of the last token of each text, [B, D]."""
     return x_BLD[torch.arange(len(text), device=x_BLD.device), text.lengths_B - 1]
+
+
+class Pooler(nn.Linear):
+    """f(W c + b), between the vector of a text and the last layer of a head (Devlin et al. 2019: f
+    is tanh)."""
+
+    def __init__(self, width: int, activation: str) -> None:
+        super().__init__(width, width)
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, c: Tensor) -> Tensor:
+        return self.activation(super().forward(c))
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -17,7 +17,14 @@ from regard.errors import DecodeError
 from regard.layers.attention import FeedForward, MultiHeadAttention, Visible, visible_between
 from regard.layers.embeddings import Embedding, Positions, Readout
 from regard.layers.linear import ACTIVATIONS, Dropout, Linear
-from regard.models.base import BlocksConfig, Contextual, Output, Presets
+from regard.models.base import (
+    BlocksConfig,
+    Contextual,
+    HeadPooling,
+    Output,
+    Pooler,
+    Presets,
+)
 
 Segmented = MaskedBatch | LabelledBatch
 """Batches of texts with one or two segments."""
@@ -50,28 +57,56 @@ class BERTConfig(BlocksConfig):
     masked_head: bool = True
     """Whether the model has the masked-LM head, which predicts masked tokens; an imported model may
     lack it."""
+    replaced_head: bool = False
+    """Whether the model has ELECTRA's head, which tells for each token whether a generator replaced
+    it."""
+    embedding_width: int | None = Field(None, ge=1)
+    """Width of the embeddings, which a matrix then projects to `width` (ELECTRA small: 128); null:
+    `width`, without a projection."""
+    first_position: int = Field(0, ge=0)
+    """Row of the position table that the first token gets. RoBERTa's is 2: no token uses the rows
+    before it."""
+    segment_vectors: Literal[0, 1, 2] = 2
+    """Vectors that tell the segments apart: BERT has two; RoBERTa has one, which every token gets;
+    DistilBERT has none."""
+    pooler: Literal["tanh", "gelu", "relu"] = "tanh"
+    """Activation of the layer between the first token and the head of a task: tanh in BERT and
+    RoBERTa, GELU in ELECTRA, ReLU in DistilBERT."""
     activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu"
     """Activation of the feed-forward layers: the paper's exact GELU, its approximation by a tanh,
     or ReLU."""
     epsilon: float = Field(1e-12, gt=0)
     """Added to the variance in every LayerNorm; the default is that of the paper's code."""
 
+    def head_layer(self, width: int, pooling: HeadPooling | None) -> Pooler | None:
+        return Pooler(width, self.pooler) if pooling == "first" else None
+
 
 class BERTEmbedding(nn.Module):
-    """x = Dropout(LayerNorm(token + segment + position)) (section 3, figure 2)."""
+    """x = Dropout(LayerNorm(token + segment + position)) (section 3, figure 2).
+
+    If the embeddings are narrower than the model: x = W Dropout(...) + b, as in ELECTRA.
+    """
 
     def __init__(self, config: BERTConfig, vocabulary_size: int) -> None:
         super().__init__()
-        self.tokens = Embedding(vocabulary_size, config.width)
-        self.segments = Embedding(2, config.width)
-        self.positions = Positions("learned", config.width, config.max_positions)
-        self.norm = nn.LayerNorm(config.width, eps=config.epsilon)
+        width = config.embedding_width or config.width
+        self.tokens = Embedding(vocabulary_size, width)
+        self.segments = Embedding(config.segment_vectors, width) if config.segment_vectors else None
+        self.positions = Positions(
+            "learned", width, config.max_positions, first=config.first_position
+        )
+        self.norm = nn.LayerNorm(width, eps=config.epsilon)
         self.dropout = Dropout(config.dropout)
+        self.projection = None if config.embedding_width is None else Linear(width, config.width)
 
     def forward(self, text: Tokens, segments: Tensor) -> Tensor:
         """The text and its segments have one layout, padded or packed."""
-        x = self.tokens(text.ids) + self.segments(segments)
-        return self.dropout(self.norm(self.positions(x, text)))
+        x = self.tokens(text.ids)
+        if self.segments is not None:
+            x = x + self.segments(segments.clamp(max=self.segments.num_embeddings - 1))
+        x = self.dropout(self.norm(self.positions(x, text)))
+        return x if self.projection is None else self.projection(x)
 
 
 class Block(nn.Module):
@@ -107,9 +142,10 @@ class MaskedHead(nn.Module):
 
     def __init__(self, config: BERTConfig, vocabulary_size: int, tied: Embedding) -> None:
         super().__init__()
-        self.W = Linear(config.width, config.width)
-        self.norm = nn.LayerNorm(config.width, eps=config.epsilon)
-        self.output = Readout(config.width, vocabulary_size, tied)
+        width = tied.embedding_dim
+        self.W = Linear(config.width, width)
+        self.norm = nn.LayerNorm(width, eps=config.epsilon)
+        self.output = Readout(width, vocabulary_size, tied)
         self.activation = ACTIVATIONS[config.activation]
 
     def initialise_bias(self, counts_V: Tensor) -> None:
@@ -145,6 +181,25 @@ class NextSentenceHead(nn.Module):
         return self.output(self.pool(hidden_BLD))
 
 
+class ReplacedHead(nn.Module):
+    """Tells for each token whether a generator put it there.
+
+    Clark et al. 2020, "ELECTRA", arXiv:2003.10555, section 2 (the dense layer as in the paper's code):
+        D(x, t) = sigmoid(w^T h_D(x)_t),  h_D = GELU(W h + c)
+    The logit is what sigmoid is applied to.
+    """
+
+    def __init__(self, config: BERTConfig) -> None:
+        super().__init__()
+        self.W = Linear(config.width, config.width)
+        self.output = Linear(config.width, 1)
+        self.activation = ACTIVATIONS[config.activation]
+
+    def forward(self, hidden_BLD: Tensor) -> Tensor:
+        """Logits [B, L]: above 0 if the token is more likely replaced than original."""
+        return self.output(self.activation(self.W(hidden_BLD))).squeeze(-1)
+
+
 class BERT(Contextual):
     """The Transformer encoder alone, which predicts masked tokens from the context on both sides.
 
@@ -152,6 +207,11 @@ class BERT(Contextual):
         h_0 = Dropout(LayerNorm(token + segment + position))
         h_l = Block_l(h_{l-1})                                  for all l in [1, L]
     `MaskedHead` and `NextSentenceHead` read h_L.
+
+    Later papers keep this model without next-sentence prediction, and change fields of its config:
+        RoBERTa, Liu et al. 2019, arXiv:1907.11692       segment_vectors: 1, first_position: 2
+        DistilBERT, Sanh et al. 2019, arXiv:1910.01108   segment_vectors: 0, pooler: relu
+        ELECTRA, Clark et al. 2020, arXiv:2003.10555     replaced_head, embedding_width, pooler: gelu
     """
 
     config: BERTConfig
@@ -170,11 +230,16 @@ class BERT(Contextual):
             else None
         )
         self.next_sentence = NextSentenceHead(config.width) if config.next_sentence else None
+        self.replaced = ReplacedHead(config) if config.replaced_head else None
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=0.02)
             if isinstance(module, nn.Linear):
                 nn.init.zeros_(module.bias)
+
+    def prepare_for_head(self, *, keep_readout: bool, by_token: bool) -> None:
+        super().prepare_for_head(keep_readout=keep_readout, by_token=by_token)
+        self.replaced = None
 
     @property
     def embeddings(self) -> dict[str, Embedding]:

@@ -200,15 +200,19 @@ class Head(nn.Module):
     pooling: HeadPooling | None = None
     """How the head makes one vector of a text; None if it reads all tokens."""
 
-    def __init__(self, width: int, outputs: int, *, dropout: float, pooler: bool = False) -> None:
+    def __init__(
+        self, width: int, outputs: int, *, dropout: float, pooler: nn.Module | None = None
+    ) -> None:
+        """`pooler`: the layer before the dropout (`ModelConfig.head_layer`)."""
         super().__init__()
-        self.pooler = nn.Linear(width, width) if pooler else None
+        self.pooler = pooler
         self.dropout = nn.Dropout(dropout)
         self.linear = nn.Linear(width, outputs)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=0.02)
-                nn.init.zeros_(module.bias)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
 
 
 class TextHead(Head):
@@ -216,7 +220,7 @@ class TextHead(Head):
     row is one of them.
 
     c = pool(h)                                   the first token for BERT, the last for GPT, the maximum for a CNN
-    c = tanh(W_p c + b_p)                         with a pooler, which BERT has from its pre-training
+    c = f(W_p c + b_p)                            with a pooler, which BERT has from its pre-training; f is tanh there
     logits = W dropout(c) + b                     Devlin et al. 2019, arXiv:1810.04805, section 4.1
     """
 
@@ -226,7 +230,7 @@ class TextHead(Head):
         outputs: int,
         *,
         pooling: HeadPooling,
-        pooler: bool,
+        pooler: nn.Module | None,
         dropout: float,
         choices: bool = False,
     ) -> None:
@@ -236,9 +240,7 @@ class TextHead(Head):
 
     def forward(self, h_BLD: Tensor, batch: LabelledBatch) -> Tensor:
         c_BD = pool(h_BLD, batch.text, self.pooling)
-        logits_BY = self.linear(
-            self.dropout(c_BD if self.pooler is None else torch.tanh(self.pooler(c_BD)))
-        )
+        logits_BY = self.linear(self.dropout(c_BD if self.pooler is None else self.pooler(c_BD)))
         if self.choices:  # Radford et al. 2018, section 3.3: each is scored separately
             return logits_BY.view(len(batch.labels), -1)
         return by_example(logits_BY, batch)
@@ -290,12 +292,20 @@ class TokenHead(Head):
     """An answer for each token: logits = W dropout(h) + b, [B, L, Y]; with `crf` they are the
     scores P of a CRF."""
 
-    def __init__(self, width: int, outputs: int, *, dropout: float, crf: bool = False) -> None:
-        super().__init__(width, outputs, dropout=dropout)
+    def __init__(
+        self,
+        width: int,
+        outputs: int,
+        *,
+        dropout: float,
+        pooler: nn.Module | None = None,
+        crf: bool = False,
+    ) -> None:
+        super().__init__(width, outputs, dropout=dropout, pooler=pooler)
         self.crf = CRF(outputs) if crf else None
 
     def forward(self, h_BLD: Tensor, batch: LabelledBatch) -> Tensor:
-        return self.linear(self.dropout(h_BLD))
+        return self.linear(self.dropout(h_BLD if self.pooler is None else self.pooler(h_BLD)))
 
 
 class QuestionHead(Head):

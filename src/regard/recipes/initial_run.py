@@ -17,6 +17,7 @@ MAY_DIFFER_FROM_INIT = (
     "max_positions",
     "next_sentence",
     "masked_head",
+    "replaced_head",
     "objective",
     "tie",
     "doubly_stochastic",

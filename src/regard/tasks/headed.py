@@ -93,8 +93,7 @@ def complete_headed(tree: dict[str, Any], data_config: type[Config]) -> dict[str
     if "data" in tree and isinstance(positions, int) and positions < longest:
         tree = tree | {"data": {"max_length": positions} | data}
     if training.get("init"):
-        is_transformer = kind in ("gpt", "bert")
-        learns = is_transformer and head.get("freeze") != "all"
+        learns = config_of(kind).attends and head.get("freeze") != "all"
         defaults = FINE_TUNING if learns else {"learning_rate": 1e-3, "schedule": "linear"}
         training = defaults | training
     return tree | {"head": head} | ({"training": training} if "training" in tree else {})
@@ -122,7 +121,7 @@ def framing_of(recipe: HeadedRecipe, tokenizers: Tokenizers) -> Framing:
     long: Long = getattr(data, "long", "windows")
     return Framing(
         tokenizers["text"],
-        model.kind == "bert",
+        model.segments,
         data.max_length,
         long,
         data.stride,

@@ -292,7 +292,7 @@ class LabelHeads(Heads):
             width,
             self.outputs,
             pooling=head.pooling,
-            pooler=self.recipe.model.kind == "bert" and head.pooling == "first",
+            pooler=self.recipe.model.head_layer(width, head.pooling),
             dropout=head.dropout,
             choices=self.encoding.arrangement == "choices",
         )

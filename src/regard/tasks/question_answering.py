@@ -328,8 +328,11 @@ class SpanHeads(Heads):
     def make(self, width: int) -> TokenHead | QuestionHead:
         """If tokens see only a few others, none of the text would know the question: the head
         compares them."""
-        head = QuestionHead if self.recipe.model.local else TokenHead
-        return head(width, 2, dropout=self.recipe.head.dropout)
+        model = self.recipe.model
+        dropout = self.recipe.head.dropout
+        if model.local:
+            return QuestionHead(width, 2, dropout=dropout)
+        return TokenHead(width, 2, dropout=dropout, pooler=model.head_layer(width, None))
 
     def set_first_weights(self, model: Headed, train: Dataset) -> None:
         """There is no linear model."""

@@ -384,7 +384,9 @@ class TagHeads(Heads):
 
     def make(self, width: int) -> TokenHead:
         head = self.recipe.head
-        return TokenHead(width, len(self.encoding.labels), dropout=head.dropout, crf=head.crf)
+        pooler = self.recipe.model.head_layer(width, None)
+        labels = len(self.encoding.labels)
+        return TokenHead(width, labels, dropout=head.dropout, pooler=pooler, crf=head.crf)
 
     def make_linear(self) -> WindowModel | None:
         rows = self.recipe.head.linear

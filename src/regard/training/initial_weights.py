@@ -28,7 +28,11 @@ MAX_NAMED_WEIGHTS = 3
 """Mismatching weights that a message names."""
 
 
-OPTIONAL_HEADS = {"masked_head": "output.", "next_sentence": "next_sentence."}
+OPTIONAL_HEADS = {
+    "masked_head": "output.",
+    "next_sentence": "next_sentence.",
+    "replaced_head": "replaced.",
+}
 """Heads that a pre-trained model may lack: config field -> prefix of the weight names."""
 
 

@@ -1,0 +1,81 @@
+"""RoBERTa, XLM-R and CamemBERT under the names of `transformers`: one architecture with three
+tokenizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from regard.errors import DataError
+from regard.exchange.encoder import PLAIN_ENCODER, WORD_TABLE, Encoder
+from regard.exchange.folder import ModelFolder
+
+CLASSIFICATION_HEAD = {"head.pooler": "classifier.dense", "head.linear": "classifier.out_proj"}
+
+
+class RoBERTaEncoder(Encoder):
+    """Liu et al. 2019, arXiv:1907.11692: BERT without next-sentence prediction. Its positions count
+    from the token after padding."""
+
+    def own_fields(self, folder: ModelFolder) -> dict[str, Any]:
+        first = folder.number("pad_token_id", 1) + 1
+        return {
+            "segment_vectors": folder.config.get("type_vocab_size", 1),
+            "first_position": first,
+            "max_positions": folder.number("max_position_embeddings") - first,
+        }
+
+    def own_settings(self, config: Any) -> dict[str, Any]:
+        return {
+            "type_vocab_size": config.segment_vectors,
+            "max_position_embeddings": config.first_position + config.max_positions,
+        }
+
+    def is_written(self, config: Any) -> bool:
+        return config.first_position > 0 or config.segment_vectors == 1
+
+    def requires(self, config: Any) -> dict[str, tuple[Any, ...]]:
+        return {
+            "segment_vectors": (1, 2),
+            "embedding_width": (None,),
+            "replaced_head": (False,),
+            "pooler": ("tanh",),
+            "activation": ("gelu",),
+        }
+
+    def check_tokenizer(self, pad: int, config: Mapping[str, Any], where: str) -> None:
+        if pad != config["first_position"] - 1:
+            what = (
+                f"the tokenizer pads with token {pad}, but the first position is "
+                f"{config['first_position']}, not {pad + 1}: RoBERTa counts from the padding token"
+            )
+            raise DataError(what, where=where, hint="the two must come from the same model")
+
+
+ROBERTA = RoBERTaEncoder(
+    class_names={"roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"},
+    base="roberta.",
+    supported={**PLAIN_ENCODER, "type_vocab_size": (1, 2)},
+    activations=("gelu",),
+    pretraining_heads={
+        "next_sentence": {
+            "next_sentence.pooler": "pooler.dense",
+            "next_sentence.output": "cls.seq_relationship",
+        },
+        "masked_head": {
+            "output.W": "lm_head.dense",
+            "output.norm": "lm_head.layer_norm",
+            "output.output.linear.bias": "lm_head.bias",
+        },
+    },
+    heads={
+        "classification": CLASSIFICATION_HEAD,
+        "regression": CLASSIFICATION_HEAD,
+        "multiple_choice": {"head.pooler": "pooler.dense", "head.linear": "classifier"},
+        "tagging": {"head.linear": "classifier"},
+        "question_answering": {"head.linear": "qa_outputs"},
+    },
+    outside=("lm_head.", "classifier.", "qa_outputs."),
+    copies={"lm_head.decoder.weight": WORD_TABLE, "lm_head.decoder.bias": "lm_head.bias"},
+)
+ARCHITECTURE = ROBERTA.architecture()
