@@ -31,6 +31,7 @@ PACKAGE = Path(regard.__file__).parent
 TABLES: list[list[Any]] = [
     additive.ADDITIVE_STEPS,
     attention.ATTENTION,
+    attention.BIASED_ATTENTION,
     attention.SELF_PROJECTIONS,
     caches.EMPTY_CACHES,
     dropout.DROPOUT,

@@ -206,7 +206,7 @@ ENCODER_SIZES: dict[str, Any] = {
     "num_hidden_layers": 3,
     "num_attention_heads": 3,
     "intermediate_size": 17,
-    "max_position_embeddings": 41,
+    "max_position_embeddings": 71,
 }
 ROBERTA_SIZES = ENCODER_SIZES | {"type_vocab_size": 1, "pad_token_id": 1, "layer_norm_eps": 1e-5}
 DISTILBERT_SIZES: dict[str, Any] = {
@@ -214,7 +214,28 @@ DISTILBERT_SIZES: dict[str, Any] = {
     "n_layers": 3,
     "n_heads": 3,
     "hidden_dim": 17,
-    "max_position_embeddings": 41,
+    "max_position_embeddings": 71,
+}
+DEBERTA_SIZES = ENCODER_SIZES | {
+    "relative_attention": True,
+    "position_buckets": 4,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+}
+MODERNBERT_SIZES = ENCODER_SIZES | {
+    "num_hidden_layers": 4,
+    "local_attention": 4,
+    "pad_token_id": 1,
+    "cls_token_id": 0,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "sep_token_id": 2,
+    "rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 1000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+    },
 }
 ENCODERS: dict[str, tuple[str, dict[str, Any], Any, Any, str]] = {
     "roberta": (
@@ -241,6 +262,22 @@ ENCODERS: dict[str, tuple[str, dict[str, Any], Any, Any, str]] = {
         around_bert,
         "ElectraTokenizer",
     ),
+    "mpnet": ("MPNet", ROBERTA_SIZES, klue, around_bert, "PreTrainedTokenizerFast"),
+    "deberta": ("DebertaV2", DEBERTA_SIZES, wordpiece, around_bert, "PreTrainedTokenizerFast"),
+    "deberta-one-term": (
+        "DebertaV2",
+        DEBERTA_SIZES | {"pos_att_type": "p2c"},
+        wordpiece,
+        around_bert,
+        "PreTrainedTokenizerFast",
+    ),
+    "modernbert": (
+        "ModernBert",
+        MODERNBERT_SIZES,
+        partial(byte_bpe, TEXTS, MARKUP),
+        around_roberta,
+        "PreTrainedTokenizerFast",
+    ),
     "distilbert": ("DistilBert", DISTILBERT_SIZES, wordpiece, around_bert, "DistilBertTokenizer"),
 }
 """What the names of classes begin with, sizes, tokenizer, the special tokens around a text, and the class of the
@@ -264,7 +301,7 @@ def save_encoder(folder: Path, kind: str, end: str = "ForMaskedLM", **changes: A
     roles = {"cls": tokens.get("s"), "sep": tokens.get("/s")} if "s" in tokens else {}
     roles |= {role: tokens[role] for role in ("cls", "sep", "pad", "unk", "mask") if role in tokens}
     settings = {f"{role}_token": token for role, token in roles.items()}
-    settings |= {"tokenizer_class": tokenizer_class, "model_max_length": 39}
+    settings |= {"tokenizer_class": tokenizer_class, "model_max_length": 69}
     if "BertTokenizer" in tokenizer_class or "Electra" in tokenizer_class:
         settings["do_lower_case"] = False
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))

@@ -295,7 +295,44 @@ def attend_to_whole_sentences(
     )
 
 
+def attend_in_window(
+    q_BHQE: Tensor,
+    k_BHKE: Tensor,
+    v_BHKE: Tensor,
+    visible: Visibility,
+    scale: float,
+    dropout: float,
+) -> Tensor:
+    """torch's kernel, with a matrix of who may look at whom."""
+    visible_BQK = visible.matrix_BQK(q_BHQE.shape[2], k_BHKE.shape[2], q_BHQE.device)
+    return F.scaled_dot_product_attention(
+        q_BHQE, k_BHKE, v_BHKE, attn_mask=visible_BQK[:, None], scale=scale, dropout_p=dropout
+    )
+
+
+def attend_with_bias(
+    q_BHQE: Tensor,
+    k_BHKE: Tensor,
+    v_BHKE: Tensor,
+    visible: Visibility,
+    scale: float,
+    dropout: float,
+    bias_BHQK: Tensor,
+) -> Tensor:
+    """torch's kernel, with a bias for each query and key."""
+    visible_BQK = visible.matrix_BQK(q_BHQE.shape[2], k_BHKE.shape[2], q_BHQE.device)
+    bias_BHQK = bias_BHQK.to(q_BHQE.dtype).masked_fill(~visible_BQK[:, None], -torch.inf)
+    bias_BHQK = bias_BHQK.expand(*q_BHQE.shape[:3], -1)
+    return F.scaled_dot_product_attention(
+        q_BHQE, k_BHKE, v_BHKE, attn_mask=bias_BHQK, scale=scale, dropout_p=dropout
+    )
+
+
 # When each of them applies
+
+
+def always(q_BHQE: Tensor) -> bool:
+    return True
 
 
 def is_causal(visible: PaddedVisible | SlotsVisible) -> bool:
@@ -328,6 +365,10 @@ def is_packed(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
     return isinstance(visible, PackedVisible)
 
 
+def has_window(q_BHQE: Tensor, visible: Visibility, dropout: float) -> bool:
+    return getattr(visible, "window", None) is not None
+
+
 def has_few_queries_on_cpu(q_BHQE: Tensor, visible: Visibility, dropout: float) -> bool:
     queries = q_BHQE.shape[2]
     if q_BHQE.device.type != "cpu" or dropout:
@@ -350,8 +391,14 @@ ATTENTION: list[tuple[Callable[..., bool], Callable[..., Tensor]]] = [
     (has_bounds_kernel, attend_by_bounds),
     (has_fixed_rows, attend_with_matrix),
     (is_packed, attend_after_unpacking),
+    (has_window, attend_in_window),
     (has_few_queries_on_cpu, attend_with_two_products),
     (is_padded, attend_by_torch),
+]
+
+
+BIASED_ATTENTION: list[tuple[Callable[[Tensor], bool], Callable[..., Tensor]]] = [
+    (always, attend_with_bias),
 ]
 
 

@@ -17,7 +17,7 @@ class DistilBERTEncoder(Encoder):
         return {"next_sentence": False, "segment_vectors": 0, "pooler": "relu"}
 
     def is_written(self, config: Any) -> bool:
-        return config.segment_vectors == 0
+        return bool(config.segment_vectors == 0)
 
     def requires(self, config: Any) -> dict[str, tuple[Any, ...]]:
         return {

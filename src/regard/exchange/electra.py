@@ -7,11 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.exchange.encoder import PLAIN_ENCODER, WORD_TABLE, Encoder
+from regard.exchange.encoder import CLASSIFICATION_HEAD, PLAIN_ENCODER, WORD_TABLE, Encoder
 from regard.exchange.folder import ModelFolder
 from regard.exchange.renaming import WeightNames
-
-CLASSIFICATION_HEAD = {"head.pooler": "classifier.dense", "head.linear": "classifier.out_proj"}
 
 
 class ELECTRAEncoder(Encoder):
@@ -37,7 +35,9 @@ class ELECTRAEncoder(Encoder):
         return {**super().embedding_weights(config), **projection}
 
     def is_written(self, config: Any) -> bool:
-        return config.pooler == "gelu" or config.replaced_head or config.embedding_width is not None
+        return bool(
+            config.pooler == "gelu" or config.replaced_head or config.embedding_width is not None
+        )
 
     def requires(self, config: Any) -> dict[str, tuple[Any, ...]]:
         return {

@@ -78,6 +78,12 @@ EMBEDDING_WEIGHTS = {
     "embedding.positions.learned.weight": "embeddings.position_embeddings.weight",
     "embedding.norm": "embeddings.LayerNorm",
 }
+CLASSIFICATION_HEAD = {"head.pooler": "classifier.dense", "head.linear": "classifier.out_proj"}
+POOLER_WITHOUT_CLASSES = {
+    "next_sentence.pooler": "pooler.dense",
+    "next_sentence.output": "cls.seq_relationship",
+}
+"""The pooler of a model that was not trained on next sentences: its classes are zeros here."""
 SEGMENT_WEIGHTS = {"embedding.segments.weight": "embeddings.token_type_embeddings.weight"}
 LAYER_WEIGHTS = {
     "self_attention.W_Q": "attention.self.query",
@@ -147,9 +153,17 @@ class Encoder:
     def layer_names(self, config: Mapping[str, Any], number: int) -> WeightNames:
         return self.layer_weights
 
+    def own_head(self, folder: ModelFolder, task: str) -> dict[str, Any]:
+        """The settings of the head of a task that are in config.json under other names."""
+        return {}
+
+    def head_settings(self, pooling: str) -> dict[str, Any]:
+        """The settings in config.json for a head that makes one vector of a text."""
+        return {}
+
     def has_segments(self, config: Mapping[str, Any]) -> bool:
         """Whether the model tells two texts apart by their segments."""
-        return config["segment_vectors"] == 2
+        return bool(config["segment_vectors"] == 2)
 
     def is_written(self, config: Any) -> bool:
         """Whether a model of ours with this config is this architecture in `transformers`."""
@@ -252,6 +266,7 @@ class Encoder:
         dropout = config["dropout"] if dropout is None else folder.real(key, dropout)
         head: dict[str, Any] = {"dropout": dropout}
         data: dict[str, Any] = {"max_length": config["max_positions"]}
+        head |= self.own_head(folder, task) if task in POOLING_TASKS else {}
         if task in NAMED_CLASS_TASKS:
             head["labels"] = labels
         if task == "question_answering":
@@ -356,6 +371,8 @@ class Encoder:
             else []
         )
         config = {self.head_dropout_key: tree["head"]["dropout"], OWN_SECTIONS_KEY: own}
+        if task in POOLING_TASKS:
+            config |= self.head_settings(tree["head"]["pooling"])
         if labels:
             config["id2label"] = {str(number): label for number, label in enumerate(labels)}
             config["label2id"] = {label: number for number, label in enumerate(labels)}
@@ -391,6 +408,17 @@ class Encoder:
             self.write,
             self.is_written,
         )
+
+
+def check_positions_after_padding(pad: int, config: Mapping[str, Any], where: str) -> None:
+    """Refuse a tokenizer whose padding token is not right before the first position, as in RoBERTa
+    and MPNet."""
+    first = config["first_position"]
+    if pad != first - 1:
+        what = (
+            f"the tokenizer pads with token {pad}, but the positions count from token {first - 1}"
+        )
+        raise DataError(what, where=where, hint="the two must come from the same model")
 
 
 def _may_have_no_answer(folder: ModelFolder) -> bool | None:

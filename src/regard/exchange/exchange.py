@@ -13,7 +13,18 @@ import torch
 
 from regard.config import apply_overrides, write_yaml
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError, did_you_mean
-from regard.exchange import bert, ctranslate2, distilbert, electra, gpt2, marian, roberta
+from regard.exchange import (
+    bert,
+    ctranslate2,
+    deberta,
+    distilbert,
+    electra,
+    gpt2,
+    marian,
+    modernbert,
+    mpnet,
+    roberta,
+)
 from regard.exchange.folder import (
     Architecture,
     Exported,
@@ -39,6 +50,9 @@ ARCHITECTURES = (
     roberta.ARCHITECTURE,
     distilbert.ARCHITECTURE,
     bert.ARCHITECTURE,
+    mpnet.ARCHITECTURE,
+    deberta.ARCHITECTURE,
+    modernbert.ARCHITECTURE,
     gpt2.ARCHITECTURE,
     marian.ARCHITECTURE,
 )

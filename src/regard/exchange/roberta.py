@@ -6,11 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from regard.errors import DataError
-from regard.exchange.encoder import PLAIN_ENCODER, WORD_TABLE, Encoder
+from regard.exchange.encoder import (
+    CLASSIFICATION_HEAD,
+    PLAIN_ENCODER,
+    POOLER_WITHOUT_CLASSES,
+    WORD_TABLE,
+    Encoder,
+    check_positions_after_padding,
+)
 from regard.exchange.folder import ModelFolder
-
-CLASSIFICATION_HEAD = {"head.pooler": "classifier.dense", "head.linear": "classifier.out_proj"}
 
 
 class RoBERTaEncoder(Encoder):
@@ -32,7 +36,7 @@ class RoBERTaEncoder(Encoder):
         }
 
     def is_written(self, config: Any) -> bool:
-        return config.first_position > 0 or config.segment_vectors == 1
+        return bool(config.first_position > 0 or config.segment_vectors == 1)
 
     def requires(self, config: Any) -> dict[str, tuple[Any, ...]]:
         return {
@@ -44,12 +48,7 @@ class RoBERTaEncoder(Encoder):
         }
 
     def check_tokenizer(self, pad: int, config: Mapping[str, Any], where: str) -> None:
-        if pad != config["first_position"] - 1:
-            what = (
-                f"the tokenizer pads with token {pad}, but the first position is "
-                f"{config['first_position']}, not {pad + 1}: RoBERTa counts from the padding token"
-            )
-            raise DataError(what, where=where, hint="the two must come from the same model")
+        check_positions_after_padding(pad, config, where)
 
 
 ROBERTA = RoBERTaEncoder(
@@ -58,10 +57,7 @@ ROBERTA = RoBERTaEncoder(
     supported={**PLAIN_ENCODER, "type_vocab_size": (1, 2)},
     activations=("gelu",),
     pretraining_heads={
-        "next_sentence": {
-            "next_sentence.pooler": "pooler.dense",
-            "next_sentence.output": "cls.seq_relationship",
-        },
+        "next_sentence": POOLER_WITHOUT_CLASSES,
         "masked_head": {
             "output.W": "lm_head.dense",
             "output.norm": "lm_head.layer_norm",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from regard import engine
 from regard.data.batches import Padded, Tokens, real_positions
-from regard.engine.attention import ATTENTION, SELF_PROJECTIONS, Visibility
+from regard.engine.attention import ATTENTION, BIASED_ATTENTION, SELF_PROJECTIONS, Visibility
 from regard.engine.packing import Packed, PackedVisible
 from regard.layers.linear import Dropout, Linear
 
@@ -37,6 +37,8 @@ class Visible:
     """Number of keys per sentence without padding; None if no sentence is padded."""
     causal: bool = False
     """True in a decoder: a position must not see the words that it is trained to predict."""
+    window: int | None = None
+    """The largest distance between a query and a key that it sees; None if there is no limit."""
 
     def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
         """True where a query may look. With a cache, the queries are the last of the keys'
@@ -44,15 +46,26 @@ class Visible:
         visible_BQK = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
         if self.causal:
             visible_BQK = visible_BQK.tril(diagonal=keys - queries)
+        if self.window is not None:
+            visible_BQK = visible_BQK & self._near_BQK(queries, keys, device)
         if self.key_lengths_B is not None:
             visible_BQK = visible_BQK & real_positions(self.key_lengths_B, keys)[:, None]
         return visible_BQK
+
+    def _near_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
+        """True within the window; everywhere for padding, which would else see no key at all."""
+        assert self.window is not None
+        query_Q1 = torch.arange(keys - queries, keys, device=device)[:, None]
+        near_QK = (query_Q1 - torch.arange(keys, device=device)).abs() <= self.window
+        if self.key_lengths_B is None:
+            return near_QK[None]
+        return near_QK | (query_Q1 >= self.key_lengths_B[:, None, None])
 
     def select(self, sentences_B: Tensor) -> Visible:
         """The visibility for these sentences, in this order."""
         if self.key_lengths_B is None:
             return self
-        return Visible(self.key_lengths_B.index_select(0, sentences_B), self.causal)
+        return replace(self, key_lengths_B=self.key_lengths_B.index_select(0, sentences_B))
 
 
 def visible_between(queries: Tokens, keys: Tokens, *, causal: bool = False) -> Visibility:
@@ -83,18 +96,26 @@ def attend(
     owner: nn.Module,
     scaled: bool = True,
     dropout: float = 0.0,
+    bias_BHQK: Tensor | None = None,
 ) -> Tensor:
     """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V          Vaswani et al. 2017, equation 1
 
     Dividing by sqrt(d_k) keeps the variance of a score at 1, whatever the width of a head (section
     3.2.1); `scaled` off is an ablation. `visible` is a `Visible`, or its counterpart for packed
-    sentences or cached keys in `regard/engine`.
+    sentences or cached keys in `regard/engine`. `bias_BHQK` is added to the scores, in models whose
+    attention also depends on the distance between query and key.
     """
     scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
-    if kernel := engine.first_that_applies(ATTENTION, q_BHQE, visible, dropout):
+    if bias_BHQK is not None:
+        if biased := engine.first_that_applies(BIASED_ATTENTION, q_BHQE):
+            return biased(q_BHQE, k_BHKE, v_BHKE, visible, scale, dropout, bias_BHQK)
+    elif kernel := engine.first_that_applies(ATTENTION, q_BHQE, visible, dropout):
         return kernel(q_BHQE, k_BHKE, v_BHKE, visible, scale, dropout)
     visible_BQK = visible.matrix_BQK(q_BHQE.shape[2], k_BHKE.shape[2], q_BHQE.device)
-    scores_BHQK = (q_BHQE @ k_BHKE.mT * scale).masked_fill(~visible_BQK[:, None], -torch.inf)
+    scores_BHQK = q_BHQE @ k_BHKE.mT * scale
+    if bias_BHQK is not None:
+        scores_BHQK = scores_BHQK + bias_BHQK
+    scores_BHQK = scores_BHQK.masked_fill(~visible_BQK[:, None], -torch.inf)
     weights_BHQK = record(owner, scores_BHQK.softmax(-1), visible_BQK)
     return F.dropout(weights_BHQK, dropout) @ v_BHKE
 
@@ -197,24 +218,42 @@ class MultiHeadAttention(nn.Module):
     """
 
     def __init__(
-        self, width: int, heads: int, *, scaled: bool = True, dropout: float = 0.0
+        self,
+        width: int,
+        heads: int,
+        *,
+        scaled: bool = True,
+        dropout: float = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.heads = heads
         self.scaled = scaled
         self.dropout = dropout
-        self.W_Q = Linear(width, width)
-        self.W_KV = Linear(width, 2 * width)
-        self.W_O = Linear(width, width)
+        self.W_Q = Linear(width, width, bias=bias)
+        self.W_KV = Linear(width, 2 * width, bias=bias)
+        self.W_O = Linear(width, width, bias=bias)
         for weight in (self.W_Q.weight, *self.W_KV.weight.chunk(2), self.W_O.weight):
             nn.init.xavier_uniform_(weight)
-        for bias in (self.W_Q.bias, self.W_KV.bias, self.W_O.bias):
-            nn.init.zeros_(bias)
+        for linear in (self.W_Q, self.W_KV, self.W_O):
+            if bias:
+                nn.init.zeros_(linear.bias)
 
-    def forward(self, x_BQD: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
+    def forward(
+        self,
+        x_BQD: Tensor,
+        k_BHKE: Tensor,
+        v_BHKE: Tensor,
+        visible: Visibility,
+        bias_BHQK: Tensor | None = None,
+    ) -> Tensor:
         """Attention of a text to keys and values, which may be its own, those of another text, or
-        cached."""
-        return self.attend(split_heads(self.W_Q(x_BQD), self.heads), k_BHKE, v_BHKE, visible)
+        cached. `bias_BHQK` is added to the scores."""
+        return self.attend(self.queries(x_BQD), k_BHKE, v_BHKE, visible, bias_BHQK)
+
+    def queries(self, x_BQD: Tensor) -> Tensor:
+        """The queries of a text, [B, H, Q, E]."""
+        return split_heads(self.W_Q(x_BQD), self.heads)
 
     def keys_values(self, x_BKD: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and the values of a text, [B, H, K, E] each."""
@@ -230,10 +269,23 @@ class MultiHeadAttention(nn.Module):
             return self.attend(q_BHLE, k_BHLE, v_BHLE, visible)
         return self(x_BLD, *self.keys_values(x_BLD), visible)
 
-    def attend(self, q_BHQE: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
+    def attend(
+        self,
+        q_BHQE: Tensor,
+        k_BHKE: Tensor,
+        v_BHKE: Tensor,
+        visible: Visibility,
+        bias_BHQK: Tensor | None = None,
+    ) -> Tensor:
         context_BHQE = attend(
-            q_BHQE, k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled, dropout=dropout
+            q_BHQE,
+            k_BHKE,
+            v_BHKE,
+            visible,
+            owner=self,
+            scaled=self.scaled,
+            dropout=self.dropout if self.training else 0.0,
+            bias_BHQK=bias_BHQK,
         )
         return self.W_O(context_BHQE.transpose(1, 2).flatten(2))
 

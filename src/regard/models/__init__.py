@@ -13,11 +13,14 @@ from regard.models.bahdanau import Bahdanau, BahdanauConfig
 from regard.models.base import Kind, ModelConfig
 from regard.models.bert import BERT, BERTConfig
 from regard.models.captioner import CaptionerConfig, build_captioner
+from regard.models.deberta import DeBERTa, DeBERTaConfig
 from regard.models.elmo import ELMo, ELMoConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.models.luong import Luong, LuongConfig
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
+from regard.models.modernbert import ModernBERT, ModernBERTConfig
+from regard.models.mpnet import MPNet, MPNetConfig
 from regard.models.rnn import RNN, RNNConfig
 from regard.models.self_attention import SelfAttention, SelfAttentionConfig
 from regard.models.text_classifiers import CNN, BiLSTM, BiLSTMConfig, CNNConfig
@@ -37,6 +40,9 @@ MODELS: dict[str, Kind] = {
     "elmo": Kind(ELMoConfig, ELMo),
     "gpt": Kind(GPTConfig, GPT),
     "bert": Kind(BERTConfig, BERT),
+    "mpnet": Kind(MPNetConfig, MPNet),
+    "deberta": Kind(DeBERTaConfig, DeBERTa),
+    "modernbert": Kind(ModernBERTConfig, ModernBERT),
     "bilstm": Kind(BiLSTMConfig, BiLSTM),
     "cnn": Kind(CNNConfig, CNN),
 }

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.config import Config
 from regard.data.batches import Padded, TextBatch, real_positions
+from regard.errors import DecodeError
 from regard.layers.embeddings import Embedding, Tie, tied_embeddings
 from regard.layers.linear import ACTIVATIONS
 from regard.layers.recurrence import Bridge, Carry, CellKind, RecurrentEncoder
@@ -397,6 +398,27 @@ class Contextual(nn.Module):
         """The vectors of all layers, embeddings first, each [B, L, D]. Values on padding are
         arbitrary."""
         raise NotImplementedError
+
+
+class MaskedModel(Contextual):
+    """A model that reads in both directions and predicts masked tokens: BERT and what came after
+    it."""
+
+    longest: int
+
+    def forward(self, batch: Any) -> Output:
+        """The hidden states of the last layer, [B, L, D]."""
+        return Output(self.states(batch))
+
+    def readout(self, hidden: Tensor) -> Tensor:
+        """Logits of the tokens, [..., D] -> [..., V]. It is expensive: call it for masked positions
+        only."""
+        if self.output is None:
+            what = "the model was imported without a masked-LM head: it cannot predict [MASK]"
+            raise DecodeError(
+                what, where="model.masked_head", hint="predict --features gives its vectors"
+            )
+        return super().readout(hidden)
 
 
 class LanguageModel(Contextual, Generator):

@@ -3,7 +3,7 @@ encoder only."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 import torch
 from pydantic import Field
@@ -13,14 +13,13 @@ from regard.data.batches import LabelledBatch, MaskedBatch, Tokens
 from regard.engine.attention import Visibility
 from regard.engine.packing import packed_if_faster
 from regard.engine.shapes import PackedMaskedBatch
-from regard.errors import DecodeError
 from regard.layers.attention import FeedForward, MultiHeadAttention, Visible, visible_between
 from regard.layers.embeddings import Embedding, Positions, Readout
 from regard.layers.linear import ACTIVATIONS, Dropout, Linear
 from regard.models.base import (
     BlocksConfig,
-    Contextual,
     HeadPooling,
+    MaskedModel,
     Output,
     Pooler,
     Presets,
@@ -133,6 +132,17 @@ class Block(nn.Module):
         return self.feed_forward_norm(x_BQD + self.dropout(self.feed_forward(x_BQD)))
 
 
+class HeadSizes(Protocol):
+    """The fields of a config that a masked-LM head needs."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def activation(self) -> str: ...
+    @property
+    def epsilon(self) -> float: ...
+
+
 class MaskedHead(nn.Module):
     """Predicts the token at a masked position (section 3.1, task 1; the dense layer as in the
     paper's code):
@@ -140,7 +150,7 @@ class MaskedHead(nn.Module):
     logits = LayerNorm(GELU(W h + c)) E^T + b, E the embeddings
     """
 
-    def __init__(self, config: BERTConfig, vocabulary_size: int, tied: Embedding) -> None:
+    def __init__(self, config: HeadSizes, vocabulary_size: int, tied: Embedding) -> None:
         super().__init__()
         width = tied.embedding_dim
         self.W = Linear(config.width, width)
@@ -200,7 +210,16 @@ class ReplacedHead(nn.Module):
         return self.output(self.activation(self.W(hidden_BLD))).squeeze(-1)
 
 
-class BERT(Contextual):
+def initialise(model: nn.Module) -> None:
+    """Weights from N(0, 0.02) and biases of 0, as in the paper's code."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
+class BERT(MaskedModel):
     """The Transformer encoder alone, which predicts masked tokens from the context on both sides.
 
     Devlin et al. 2019, section 3, figure 2 and section A.1:
@@ -231,11 +250,7 @@ class BERT(Contextual):
         )
         self.next_sentence = NextSentenceHead(config.width) if config.next_sentence else None
         self.replaced = ReplacedHead(config) if config.replaced_head else None
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=0.02)
-            if isinstance(module, nn.Linear):
-                nn.init.zeros_(module.bias)
+        initialise(self)
 
     def prepare_for_head(self, *, keep_readout: bool, by_token: bool) -> None:
         super().prepare_for_head(keep_readout=keep_readout, by_token=by_token)
@@ -274,16 +289,6 @@ class BERT(Contextual):
         x_BLD = text.restore(x_BLD)
         first_B1D: Tensor = self.blocks[-1](x_BLD[:, :1], Visible(batch.text.lengths_B), x_BLD)
         return first_B1D
-
-    def readout(self, hidden: Tensor) -> Tensor:
-        """Logits of the tokens, [..., D] -> [..., V]. It is expensive: call it for masked positions
-        only."""
-        if self.output is None:
-            what = "the model was imported without a masked-LM head: it cannot predict [MASK]"
-            raise DecodeError(
-                what, where="model.masked_head", hint="predict --features gives its vectors"
-            )
-        return self.output(hidden)
 
     def layers_of(self, batch: Segmented) -> list[Tensor]:
         visible = Visible(batch.text.lengths_B)

@@ -13,8 +13,7 @@ from regard.data.batches import NO_TAG, MaskedBatch, TextBatch
 from regard.data.epochs import Rows
 from regard.data.raw import Pieces
 from regard.engine.shapes import PackedMaskedBatch
-from regard.models.base import TOKENS_PER_READOUT, LanguageModel, device_of, real_BL
-from regard.models.bert import BERT
+from regard.models.base import TOKENS_PER_READOUT, LanguageModel, MaskedModel, device_of, real_BL
 from regard.models.elmo import ELMo
 from regard.models.lstm_lm import LayerCarries, LSTMLanguageModel
 from regard.models.word2vec import Word2Vec
@@ -207,7 +206,7 @@ class MaskedTokens(VocabularyLoss):
     perplexity.
     """
 
-    model: BERT
+    model: MaskedModel
     # of masked tokens relative to next sentences; with 0 only the latter are learned
     weight = 1.0
 
@@ -231,7 +230,7 @@ def masked_states(hidden_BLD: Tensor, batch: MaskedBatch | PackedMaskedBatch) ->
 
 
 @torch.inference_mode()
-def masked_sums(model: BERT, batch: MaskedBatch) -> dict[str, float]:
+def masked_sums(model: MaskedModel, batch: MaskedBatch) -> dict[str, float]:
     """Sums over a batch: cross-entropy and correct predictions of the `masked` tokens, and of
     next-sentence prediction for its `pairs`."""
     hidden_BLD = model(batch).hidden_BTD

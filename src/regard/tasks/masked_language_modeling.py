@@ -35,8 +35,7 @@ from regard.data.segments import (
 )
 from regard.errors import ConfigError, DataError, InputError, Problem
 from regard.models import MODELS, any_config
-from regard.models.base import device_of
-from regard.models.bert import BERT
+from regard.models.base import MaskedModel, device_of
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.language_model import MaskedTokens, masked_states, masked_sums
 from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
@@ -155,7 +154,7 @@ class MaskedLanguageModeling(Task):
         cut = partial(cut_segments, recipe)
         return RawEncoding(recipe, tokenizers, cut, sentences, masked_counts)
 
-    def objective(self, model: BERT) -> MaskedTokens:
+    def objective(self, model: MaskedModel) -> MaskedTokens:
         objective = MaskedTokens(model, self.recipe.training.label_smoothing)
         objective.weight = self.recipe.data.masked_weight
         return objective
@@ -271,10 +270,10 @@ class MaskedMetrics(Metrics):
         self.recipe = recipe
         self.tokenizer = tokenizer
 
-    def validate(self, model: BERT, examples: Segments) -> dict[str, Any]:
+    def validate(self, model: MaskedModel, examples: Segments) -> dict[str, Any]:
         return self.loss(model, examples, ignore)
 
-    def loss(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
+    def loss(self, model: MaskedModel, examples: Segments, progress: Done) -> dict[str, Any]:
         """Means over all examples; the same tokens are hidden whenever they are measured."""
         sums: dict[str, float] = defaultdict(float)
         for rows in fixed_batches(examples, READ_TOKENS):
@@ -296,7 +295,7 @@ class MaskedMetrics(Metrics):
             metrics["next_sentence_accuracy"] = sums["next_correct"] / pairs
         return metrics
 
-    def evaluate(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
+    def evaluate(self, model: MaskedModel, examples: Segments, progress: Done) -> dict[str, Any]:
         metrics = {
             "documents": examples.documents,
             "examples": len(examples),
@@ -310,7 +309,9 @@ class MaskedMetrics(Metrics):
         return metrics
 
     @torch.inference_mode()
-    def by_unit(self, model: BERT, examples: Segments, progress: Done) -> list[dict[str, Any]]:
+    def by_unit(
+        self, model: MaskedModel, examples: Segments, progress: Done
+    ) -> list[dict[str, Any]]:
         """For each document how many tokens are masked and how many of them predicted, and their
         cross-entropy.
 
@@ -365,7 +366,7 @@ class FilledGaps:
         return self.text_notes(encoded.inputs, encoded.readable())
 
     def encode_inputs(
-        self, model: BERT, inputs: Sequence[Example], prefixes: Sequence[str] | None = None
+        self, model: MaskedModel, inputs: Sequence[Example], prefixes: Sequence[str] | None = None
     ) -> EncodedInputs[list[int]]:
         """The row of each text, or of two, with the mask token in its gaps."""
         rows = list[Ids]()
@@ -376,7 +377,7 @@ class FilledGaps:
             )
         return EncodedInputs(inputs, not_longer(rows, model.longest, inputs))
 
-    def _problem_in(self, model: BERT, given: Example) -> Problem | None:
+    def _problem_in(self, model: MaskedModel, given: Example) -> Problem | None:
         """Why a text cannot be filled."""
         if wrong := self.inputs.wrong_number(given):
             return wrong
@@ -386,7 +387,7 @@ class FilledGaps:
             return Problem(given.place, what, f"write {GAP} where a word is to be found")
         return problem_in(given)
 
-    def framed(self, model: BERT, given: Example) -> Framed:
+    def framed(self, model: MaskedModel, given: Example) -> Framed:
         """The row of tokens that the model reads for a text, or for two."""
         framing = Framing(self.tokenizer, segments=True, longest=model.longest)
         return framing.frame(*(with_gaps(self.tokenizer, part) for part in texts_in(given)))
@@ -394,7 +395,7 @@ class FilledGaps:
     @torch.inference_mode()
     def predict_encoded(
         self,
-        model: BERT,
+        model: MaskedModel,
         encoded: EncodedInputs[list[int]],
         *,
         record: bool = False,
@@ -444,7 +445,7 @@ class FilledGaps:
         return sorted(tokenizer.special | blank)
 
     def _batch(
-        self, model: BERT, inputs: Sequence[Example], rows: Sequence[Sequence[int]]
+        self, model: MaskedModel, inputs: Sequence[Example], rows: Sequence[Sequence[int]]
     ) -> MaskedBatch:
         text = padded(rows, self.tokenizer.pad)
         segments_BL = padded([self.framed(model, given).segments for given in inputs], 0).ids_BL
@@ -453,7 +454,7 @@ class FilledGaps:
         return batch.to(device_of(model))
 
 
-def _next_sentence(model: BERT, hidden_BLD: Tensor) -> Tensor | None:
+def _next_sentence(model: MaskedModel, hidden_BLD: Tensor) -> Tensor | None:
     """The probability that the second text follows the first; None for a model without that
     head."""
     if model.next_sentence is None:

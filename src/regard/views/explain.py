@@ -25,8 +25,14 @@ from regard.data.stories import questions_in
 from regard.errors import DecodeError, refuse
 from regard.layers.attention import recording
 from regard.layers.embeddings import Positions
-from regard.models.base import Contextual, Generator, LanguageModel, ModelConfig, device_of
-from regard.models.bert import BERT
+from regard.models.base import (
+    Contextual,
+    Generator,
+    LanguageModel,
+    MaskedModel,
+    ModelConfig,
+    device_of,
+)
 from regard.models.headed import LayerMix
 from regard.models.memory_network import MemoryNetwork
 from regard.recipes.search_options import SearchOptions, with_search
@@ -328,7 +334,9 @@ def _read_headed(run: Run, model: Any, given: Example) -> tuple[Framed, str, dic
     return Framed(tokens, batch.segments_BL[0, : len(tokens)].tolist()), output, others
 
 
-def _read_masked(run: Run, gaps: FilledGaps, model: BERT, given: Example) -> tuple[Framed, str]:
+def _read_masked(
+    run: Run, gaps: FilledGaps, model: MaskedModel, given: Example
+) -> tuple[Framed, str]:
     """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled, or
     P(next)."""
     row = gaps.framed(model, given)
