@@ -30,7 +30,7 @@ TEXT_CASES = [name for name, case in CASES.items() if isinstance(case, TextCase)
 ATTENDING = [
     name
     for name, case in CASES.items()
-    if case.config.alignment or name.startswith(("gpt", "bert"))
+    if case.config.alignment or (case.config.reads == "text" and case.config.attends)
 ]
 every_case = pytest.mark.parametrize("name", CASES)
 every_source_case = pytest.mark.parametrize("name", SOURCE_CASES)

@@ -10,9 +10,12 @@ from model_cases import tokens_of
 from regard.data.batches import MaskedBatch, TextBatch
 from regard.models.base import ModelConfig
 from regard.models.bert import BERTConfig
+from regard.models.deberta import DeBERTaConfig
 from regard.models.elmo import ELMoConfig
 from regard.models.gpt import GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModelConfig
+from regard.models.modernbert import ModernBERTConfig
+from regard.models.mpnet import MPNetConfig
 from regard.objectives.cross_entropy import VocabularyLoss
 from regard.objectives.language_model import BothDirections, MaskedTokens, NextToken
 from regard.text.vocabularies import BEGIN, END, PAD
@@ -45,6 +48,9 @@ CASES: dict[str, ModelConfig] = {
     ),
     "bert-as-electra": BERTConfig(**TRANSFORMER, next_sentence=False, embedding_width=10),
     "bert-as-distilbert": BERTConfig(**TRANSFORMER, next_sentence=False, segment_vectors=0),
+    "mpnet": MPNetConfig(**TRANSFORMER, buckets=8),
+    "deberta": DeBERTaConfig(**TRANSFORMER, buckets=4),
+    "modernbert": ModernBERTConfig(**TRANSFORMER, window=4, global_every=2),
 }
 
 TEXTS = [
@@ -100,7 +106,7 @@ def masked_batch(
 
 
 def objective_for(case: str, model: nn.Module, smoothing: float = 0.0) -> VocabularyLoss:
-    if case.startswith("bert"):
+    if CASES[case].pretraining == "masked":
         return MaskedTokens(model, smoothing)
     return (
         BothDirections(model, smoothing) if case.startswith("elmo") else NextToken(model, smoothing)

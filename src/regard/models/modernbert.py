@@ -45,7 +45,7 @@ class ModernBERTConfig(BlocksConfig):
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout on the embeddings and inside the feed-forward layers; the paper has none."""
     global_every: int = Field(3, ge=1)
-    """Each so manieth layer, beginning with the first, sees the whole text; 1: all layers do."""
+    """Every how many layers one sees the whole text, beginning with the first; 1: all layers do."""
     window: int = Field(128, ge=2, multiple_of=2)
     """Width of what the other layers see: half of it on each side of a token."""
     global_wavelength: float = Field(160_000.0, gt=1)
