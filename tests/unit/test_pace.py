@@ -15,8 +15,11 @@ import pytest
 import torch
 
 import regard
+from command_line import succeed, write
+from regard.config import write_yaml
 from regard.data.config import TrainingConfig
 from regard.errors import ConfigError
+from regard.recipes.loading import load_recipe
 from regard.runs.checkpoints import load_training
 from regard.training.display import duration_range
 from regard.training.interrupts import Interrupted
@@ -173,13 +176,49 @@ def test_a_plan_is_a_number_of_steps_and_is_kept(
 def test_minutes_stand_alone(without_an_end: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError,
-        match="training: minutes plans the number of steps: set steps and epochs to null",
+        match="training: minutes plans the number of steps: leave out steps and epochs",
     ):
         train(without_an_end, ["training.minutes=1", "training.epochs=2"], out=tmp_path / "run")
     found = regard.check(without_an_end, minutes=0.5, quiet=True)
     assert found.training["steps"] * found.training["seconds_per_step"] == pytest.approx(
         30, rel=0.1
     )
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "length"),
+    [
+        ({"steps": 9, "epochs": 8}, ["training.minutes=7"], (None, None, 7.0)),
+        ({"steps": 9}, ["training.epochs=2"], (None, 2, None)),
+        ({"epochs": 8}, ["training.steps=3"], (3, None, None)),
+        ({"minutes": 0.5}, ["training.steps=3"], (3, None, None)),
+        ({"minutes": 0.5}, ["training.steps=3", "training.epochs=2"], (3, 2, None)),
+        ({"steps": 9, "epochs": 8}, ["training.steps=3", "training.steps=null"], (None, 8, None)),
+        ({"steps": 9, "epochs": 8}, ["training={epochs: 2}"], (None, 2, None)),
+        ({"steps": 9, "epochs": 8}, ["training.seed=3"], (9, 8, None)),
+    ],
+)
+def test_a_length_that_is_given_replaces_the_others(
+    without_an_end: dict[str, Any], own: dict[str, Any], given: list[str], length: tuple[Any, ...]
+) -> None:
+    without_an_end["training"] |= own
+    config = load_recipe(without_an_end, given)[0].training
+    assert (config.steps, config.epochs, config.minutes) == length
+
+
+def test_a_note_says_which_length_is_left_out(
+    without_an_end: dict[str, Any], tmp_path: Path
+) -> None:
+    """Also for a recipe that ships, and on every way to give one."""
+    note = "training.minutes=0.5: left out of the recipe: epochs: 4"
+    assert note in regard.check("sentiment", minutes=0.5, quiet=True).data["findings"]
+    without_an_end["training"] |= {"steps": 900, "epochs": 8}
+    recipe = write(tmp_path / "recipe.yaml", write_yaml(without_an_end))
+    result = succeed("train", recipe, "training.steps=1", "--out", tmp_path / "run")
+    assert "training.steps=1: left out of the recipe: epochs: 8" in result.err
+    assert regard.Run(tmp_path / "run").recipe.training.epochs is None
+    result = succeed("train", recipe, "--out", tmp_path / "both", "training.minutes=0.01")
+    assert "left out of the recipe: steps: 900, epochs: 8" in result.err
 
 
 def test_the_fastest_number_of_threads() -> None:

@@ -562,7 +562,7 @@ class TrainingConfig(Config):
     def _has_an_end(self) -> TrainingConfig:
         if self.minutes is not None and (self.steps is not None or self.epochs is not None):
             raise ValueError(
-                "minutes plans the number of steps: set steps and epochs to null beside it"
+                "minutes plans the number of steps: leave out steps and epochs beside it"
             )
         if self.steps is None and self.epochs is None and self.minutes is None:
             raise ValueError("say when to stop: give steps, epochs, or both; or minutes")

@@ -11,6 +11,7 @@ from regard.recipes.initial_run import with_init
 from regard.recipes.reading import written_tree
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.recipes.switching import switch_model
+from regard.recipes.training_length import with_length_of_overrides
 
 
 def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:
@@ -26,11 +27,13 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
     """A recipe's tree before its values are checked; a section that is null is left out.
 
     Where overrides ask for another kind of model than the recipe's, what both kinds have is kept
-    (`switch_model`).
+    (`switch_model`). A length of the training that they give replaces the recipe's own
+    (`with_length_of_overrides`).
     """
     tree, base, ships = written_tree(recipe, overrides)
     given = apply_overrides({}, overrides) if ships else None
     tree, _ = switch_model(tree, apply_overrides(tree, overrides), overrides)
+    tree = with_length_of_overrides(tree, overrides)
     sections = {name: section for name, section in tree.items() if section is not None}
     return with_init(sections, base, given), base
 

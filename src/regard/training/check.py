@@ -41,6 +41,7 @@ from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.recipes.resolved import ResolvedRecipe
 from regard.recipes.shipped import shipped
 from regard.recipes.switching import Switch, switched_model
+from regard.recipes.training_length import replaced_length_notes
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile
 from regard.text.writing import write_file
@@ -223,6 +224,7 @@ def check(
             )
         else:
             tree, base = load_tree(recipe, overrides)
+            notes = tuple(replaced_length_notes(recipe, overrides))
         if within is not None:
             tree = tree | {"within": str(Path(within).absolute())}
         switch = None if files else switched_model(recipe, overrides)

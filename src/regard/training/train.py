@@ -24,6 +24,7 @@ from regard.recipes.recipe import leaves
 from regard.recipes.resolved import ResolvedRecipe, with_training
 from regard.recipes.resuming import with_defaults_of_run
 from regard.recipes.switching import switched_model
+from regard.recipes.training_length import replaced_length_notes
 from regard.runs import Run
 from regard.runs.folder import locked
 from regard.runs.metrics_log import LOG_FILE, damage_of_log
@@ -93,6 +94,7 @@ def train(
     with naming_lost_processes(accelerator) if several else nullcontext(), display:
         if resume and not existing:
             display.say(f"{folder}: there is no run to resume, so a new one begins")
+        display.say(*replaced_length_notes(recipe, overrides))
         first = accelerator.is_local_main_process
         with accelerator.local_main_process_first(), verifying() if first else nullcontext():
             tokenizers = existing.tokenizers if existing else None
