@@ -231,6 +231,14 @@ MALFORMED: list[tuple[str, str, Any, int, str]] = [
         ("POST", "/trainings", {"name": "new", "recipe": RECIPE, **body}, 422, message)
         for body, message in NO_TRAINING
     ),
+    (
+        "POST",
+        "/runs/tiny/predict",
+        b'{"inputs": ["a"], "beam": 2, "inputs": ["b"]}',
+        422,
+        'the key \'inputs\' occurs twice in an object: ["a"] and ["b"] (only one of its',
+    ),
+    ("POST", "/trainings", b'{"settings": {"a": 1, "a": 1}}', 422, "the key 'a' occurs twice"),
     ("POST", "/form", {"recipe": "x" * 100_001}, 422, "at most 100000 characters"),
     ("POST", "/form", {"recipe": ["task"]}, 422, "valid string"),
     ("POST", "/form", {"recipe": "[" * 5_000}, 422, "recipe"),
@@ -269,6 +277,11 @@ def test_a_request_has_its_language(client: Any, monkeypatch: pytest.MonkeyPatch
         refused = client.post("/runs/tiny/predict", json={"inputs": [""]}, headers=headers)
         assert mistake in refused.json()["error"]
     korean = {"accept-language": "ko"}
+    twice = {"content": b'{"inputs": ["a"], "inputs": ["b"]}', "headers": korean}
+    twice["headers"] |= {"content-type": "application/json"}
+    refused = client.post("/runs/tiny/predict", **twice).json()["error"]
+    assert refused.startswith("한 객체에 키 'inputs'이(가) 두 번 나옵니다")
+    assert "하나의 이름을 바꾸거나 지우십시오" in refused
     assert client.get("/recipes", headers=korean).json()["dates"].startswith("영어, 한국어, 독일어")
     assert "# 입력: 원문" in client.get("/recipes/dates", headers=korean).json()["recipe"]
     steps = client.post("/form", json={"recipe": RECIPE}, headers=korean).json()[0]

@@ -132,12 +132,12 @@ def test_of_real_tables_those_with_quoted_cells_are_told() -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
-def test_a_key_that_stands_twice_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_key_that_occurs_twice_is_refused(tmp_path: Path, name: str) -> None:
     good, bad = '{"source": "a", "target": "b"}', '{"source": "a", "target": {"x": 1, "x": [2]}}'
     put(tmp_path, name, f"[{good}, {bad}]" if name == "a.json" else f"{good}\n{bad}\n")
     problem = problem_of(tmp_path, file=name, source="source", target="target")
     assert problem.where == (name if name == "a.json" else "a.jsonl:2")
-    assert problem.what == "the key 'x' stands twice in an object: 1 and [2]"
+    assert problem.what == "the key 'x' occurs twice in an object: 1 and [2]"
 
 
 def test_two_columns_of_one_name_in_parquet_are_refused(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 from regard.data.config import OBJECTS, C, Corpus
 from regard.errors import ColumnError, DataError, Problem, import_extra
 from regard.text.files import MAX_LINE_BYTES, TextFile
+from regard.text.json_objects import DECODER, RENAME_KEY, RepeatedKeyError
 from regard.text.normalise import same_name
 
 SEPARATORS = (",", ";", "\t", "|")  # what may separate the cells of a .csv
 MAX_LABELS = 100_000  # labels of a .csv that are remembered to tell whether lines were joined
-_ONE_VALUE = "only one of its values could be read: rename one, or take it out"
 EXPECTED_JSON = (
     "expected is an array of objects, [{...}, {...}], or an object a line; or SQuAD's JSON: data, "
     "in it paragraphs, in "
@@ -438,28 +438,6 @@ def _repeated_column(key: Key, names: Iterable[str], where: str) -> DataError:
 # ---------------------------------------------------------------------------------------------------- .jsonl, .json
 
 
-def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. A key that stands twice is refused, since one of its values would not be
-    read."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        key = next(
-            key
-            for place, (key, _) in enumerate(pairs)
-            if key in (name for name, _ in pairs[:place])
-        )
-        values = " and ".join(
-            json.dumps(value, ensure_ascii=False)[:80] for name, value in pairs if name == key
-        )
-        raise _RepeatedKeyError(f"the key {key!r} stands twice in an object: {values}")
-    return found
-
-
-class _RepeatedKeyError(ValueError):
-    """An object has a key twice."""
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object_of)
 _NO_BLANK = re.compile(r"\S")
 
 
@@ -491,13 +469,13 @@ def json_values(file: TextFile) -> list[Any]:
     end = 0
     try:
         if is_array(file):
-            values = _DECODER.decode(text)
+            values = DECODER.decode(text)
         else:
             while found := _NO_BLANK.search(text, end):
-                value, end = _DECODER.raw_decode(text, found.start())
+                value, end = DECODER.raw_decode(text, found.start())
                 values.append(value)
-    except _RepeatedKeyError as error:
-        raise DataError(str(error), where=file.name, hint=_ONE_VALUE) from None
+    except RepeatedKeyError as error:
+        raise DataError(str(error), where=file.name, hint=RENAME_KEY) from None
     except (ValueError, RecursionError) as error:
         where = file.where(error.lineno) if isinstance(error, json.JSONDecodeError) else file.name
         raise DataError(f"not valid JSON: {error}", where=where, hint=EXPECTED_JSON) from None
@@ -569,9 +547,9 @@ def object_in(text: str | Object, where: str, keys: Iterable[Key] = ()) -> Objec
     if not isinstance(text, str):
         return text
     try:
-        example = _DECODER.decode(text)
-    except _RepeatedKeyError as error:
-        raise DataError(str(error), where=where, hint=_ONE_VALUE) from None
+        example = DECODER.decode(text)
+    except RepeatedKeyError as error:
+        raise DataError(str(error), where=where, hint=RENAME_KEY) from None
     except (ValueError, RecursionError) as error:
         reason = (
             f"{error.msg} at position {error.colno}"

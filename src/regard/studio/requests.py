@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import ClassVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar
 
+from fastapi import HTTPException, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from regard.errors import Problem
+from regard.language import shown
 from regard.recipes.search_options import SearchOptions
+from regard.text.json_objects import RENAME_KEY, RepeatedKeyError, object_of
 
 MAX_TEXT_CHARACTERS = 20_000
 """Most characters of an input."""
@@ -19,6 +26,29 @@ MAX_INPUTS = 256
 Input = str | list[str] | dict[str, str | list[str]]
 """A text, the texts that an input consists of, or the run's columns; for a run that reads images: a
 `data:` URL."""
+
+
+class StrictRequest(Request):
+    """A request whose JSON has each key of an object once: of two values one would not be read."""
+
+    async def json(self) -> Any:
+        try:
+            return json.loads(await self.body(), object_pairs_hook=object_of)
+        except RepeatedKeyError as error:
+            problem = Problem("", shown(str(error)), shown(RENAME_KEY))
+            raise HTTPException(422, str(problem)) from None
+
+
+class StrictRoute(APIRoute):
+    """A route that reads its body as a StrictRequest."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def answer_strictly(request: Request) -> Response:
+            return await answer(StrictRequest(request.scope, request.receive))
+
+        return answer_strictly
 
 
 class Body(BaseModel):

@@ -39,7 +39,7 @@ from regard.studio.connections import ConnectionLimits, Server, limited_protocol
 from regard.studio.guard import Guard, RequestCounts, has_token
 from regard.studio.long_verbs import add_long_verbs
 from regard.studio.predicting import predict_response
-from regard.studio.requests import PredictBody
+from regard.studio.requests import PredictBody, StrictRoute
 from regard.studio.runs import Runs
 from regard.studio.served import ServedRun
 from regard.studio.settings import Settings
@@ -88,6 +88,7 @@ def create_app(
     api = FastAPI(
         title="regard", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan
     )
+    api.router.route_class = StrictRoute
     api.state.trainings = trainings
     answer_errors(api, runs.public)
     _add_verbs(api, "/runs/{name}", runs.named)
