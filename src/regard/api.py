@@ -540,7 +540,7 @@ def _text_or_tokens(target: str | Iterable[str]) -> str | list[str]:
         tokens = [*target]
         if all(isinstance(token, str) for token in tokens):
             return tokens
-    what = f"{short(repr(target))} is no text"
+    what = f"{short(repr(target))} is not a text"
     raise DecodeError(what, where="target", hint="give a text, or a list of tokens")
 
 

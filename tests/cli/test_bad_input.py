@@ -874,7 +874,7 @@ MISTAKES = {
         ),
         Mistake(
             "evaluate @run --file train.s",
-            "--file: train.s is no table, so it can hold only one of the columns "
+            "--file: train.s is not a table, so it can hold only one of the columns "
             "(--file SOURCE --file TARGET, or one table: .tsv, .csv, .jsonl, .json, .parquet)",
         ),
         Mistake(

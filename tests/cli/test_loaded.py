@@ -123,7 +123,7 @@ TABS: list[tuple[str, Any]] = [
 ]
 """By run: an input with tabs within its texts."""
 ONE = "one text is expected, not 2 (several inputs are a list)"
-NONE = "{} is no text (give a text, a dict with the run's columns, or a tuple of texts)"
+NONE = "{} is not a text (give a text, a dict with the run's columns, or a tuple of texts)"
 MISTAKES: list[tuple[str, Any, str]] = [
     *((name, [value], NONE.format(value)) for name, _ in ALIKE for value in (None, 2.5)),
     ("translation", 7, NONE.format(7)),
@@ -211,9 +211,9 @@ def test_bad_inputs_beside_good_ones(runs: Runs) -> None:
     good, bad = regard.predict(runs["bilstm-classifier"], ["very good", None], skip_bad=True)  # type: ignore[list-item]
     assert good.to_json()["output"] in ("positive", "negative")
     assert bad.to_json()["problem"]["where"] == "input 2"
-    with pytest.raises(DecodeError, match="target: 5 is no text"):
+    with pytest.raises(DecodeError, match="target: 5 is not a text"):
         regard.score(runs["translation"], "one cat", 5)  # type: ignore[arg-type]
-    with pytest.raises(DecodeError, match="input 1: None is no text"):
+    with pytest.raises(DecodeError, match="input 1: None is not a text"):
         regard.score(runs["translation"], None, "cat")  # type: ignore[arg-type]
     assert regard.evaluate(runs["translation"], files=runs.folder / "pairs.csv")["sentences"] == 3
 

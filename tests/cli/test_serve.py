@@ -274,10 +274,10 @@ def test_other_tasks(runs: Runs, tmp_path: Path) -> None:
             expected = 'input 1: an image is expected (as a text: "data:image/png;base64,...")'
             assert refused.json()["error"] == expected
         for content, message in (
-            ("%%", "the image is no valid base64"),
+            ("%%", "the image is not valid base64"),
             (
                 base64.b64encode(b"no image").decode(),
-                "read as an image: cannot identify image file the image",
+                "the image cannot be read as an image: its format is unknown (open it",
             ),
         ):
             broken = client.post(

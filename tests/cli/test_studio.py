@@ -166,7 +166,7 @@ def test_attention_is_that_of_explain(client: Any, root: Path) -> None:
 
 
 NO_TRAINING: list[tuple[Any, str]] = [
-    ({"name": "../x"}, "body.name"),
+    ({"name": "../x"}, "body.name: '../x' is not a name for a run: up to 64 letters"),
     ({"name": ".x"}, "body.name"),
     ({"name": "a/b"}, "body.name"),
     ({"name": "tiny"}, "there is a run 'tiny' already"),
@@ -177,7 +177,10 @@ NO_TRAINING: list[tuple[Any, str]] = [
     ),
     ({"recipe": "training: {init: ../../secret}"}, "there is no run 'secret'"),
     ({"settings": {"data.train": "x"}}, "'data.train' is not in the form"),
-    ({"files": [{"name": "../x.csv", "text": ""}]}, "body.files.0.name"),
+    (
+        {"files": [{"name": "../x.csv", "text": ""}]},
+        "body.files.0.name: '../x.csv' is not a name for a file that is sent: up to 100 letters",
+    ),
     ({"files": [{"name": ".ssh", "text": ""}]}, "body.files.0.name"),
     (
         {"files": [{"name": "가" * 100, "text": ""}]},

@@ -124,8 +124,14 @@ ALLOWED = "save it as PNG, JPEG, GIF, BMP, WEBP, TIFF or PPM"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "truncated.jpg": (lambda path: noise(path, 900), "truncated.jpg cannot be read as an image"),
     "truncated.png": (lambda path: noise(path, 400), "truncated.png cannot be read as an image"),
-    "text.png": (lambda path: write(path, "not an image"), "text.png cannot be read as an image"),
-    "empty.jpg": (lambda path: write(path, b""), "empty.jpg cannot be read as an image"),
+    "text.png": (
+        lambda path: write(path, "not an image"),
+        "text.png cannot be read as an image: its format is unknown",
+    ),
+    "empty.jpg": (
+        lambda path: write(path, b""),
+        "empty.jpg cannot be read as an image: its format is unknown",
+    ),
     "one.png": (
         lambda path: filled("RGB", RED, (1, 1)).save(path),
         "one.png has 1 x 1 pixels: there is nothing to see (at least 2 x 2)",
@@ -218,7 +224,7 @@ def test_the_verbs_on_a_finished_run(album: Path) -> None:
     assert message.endswith("(allowed: search, evaluation, data.encoding)")
     write(album / "broken.png", "broken")
     broken, missing = fail("predict", album / "run", album / "broken.png", album / "nowhere.png")
-    assert broken.startswith("input 1: broken.png cannot be read as an image")
+    assert broken.startswith("input 1: broken.png cannot be read as an image: its format is un")
     assert missing.startswith("input 2: the image ")
     found = succeed("evaluate", album / "run", "--split", "validation", "--json").json
     assert (found["images"], found["sentences"]) == (3, 6), (
@@ -459,8 +465,8 @@ def test_features_by_grid_and_by_list(tmp_path: Path) -> None:
         (np.full((2, 3), np.nan), "not finite"),
         (np.full((2, 3), 1e300), "not finite as 32-bit numbers"),
         (np.array([["a", "b", "c"]]), "allowed: numbers"),
-        (np.array([{"a": 1}], dtype=object), "a.npy is no .npy file of numbers"),
-        (b"nothing of the kind", "a.npy is no .npy file of numbers"),
+        (np.array([{"a": 1}], dtype=object), "a.npy is not a .npy file of numbers"),
+        (b"nothing of the kind", "a.npy is not a .npy file of numbers"),
     ],
 )
 def test_features_that_cannot_be_used(tmp_path: Path, content: Any, words: str) -> None:
@@ -508,7 +514,7 @@ def test_features_train_and_predict_through_the_command_line(tmp_path: Path) -> 
     )
     filled("RGB", RED).save(tmp_path / "3.png")
     assert fail("predict", tmp_path / "run", tmp_path / "3.png") == [
-        "input 1: 3.png is no .npy file of numbers, and the model reads features of images "
+        "input 1: 3.png is not a .npy file of numbers, and the model reads features of images "
         "(one array an image, as numpy.save writes it)"
     ]
     svg = tmp_path / "x.svg"

@@ -198,7 +198,7 @@ def _features(path: Path, width: int, where: str) -> NDArray[np.float32]:
         array: Array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         # numpy's message would advise to load pickles, which is never safe
-        what = f"{path.name} is no .npy file of numbers, and the model reads features of images"
+        what = f"{path.name} is not a .npy file of numbers, and the model reads features of images"
         raise DataError(
             what, where=where, hint="one array an image, as numpy.save writes it"
         ) from None
@@ -244,7 +244,7 @@ class HeldImage(io.BytesIO):
             return cls(base64.b64decode(content, validate=True))
         except ValueError:
             raise DataError(
-                "the image is no valid base64", where=where, hint="data:image/png;base64,..."
+                "the image is not valid base64", where=where, hint="data:image/png;base64,..."
             ) from None
 
 
@@ -290,6 +290,8 @@ def read_image(path: Path | HeldImage, config: ImagesConfig, where: str) -> NDAr
         raise
     except Exception as error:  # decoders of files that are broken raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if isinstance(error, pillow.UnidentifiedImageError):
+            reason = "its format is unknown"
         formats = f"{', '.join(IMAGE_FORMATS[:-1])} or {IMAGE_FORMATS[-1]}"
         hint = f"open it in a viewer and save it as {formats}, or take it out of the list"
         raise DataError(

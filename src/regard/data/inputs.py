@@ -96,7 +96,7 @@ class Inputs:
             return self.of_object(value, place)
         are_texts = isinstance(value, tuple | list) and all(isinstance(text, str) for text in value)
         if not are_texts or not value:
-            what = f"{short(repr(value))} is no text"
+            what = f"{short(repr(value))} is not a text"
             hint = "give a text, a dict with the run's columns, or a tuple of texts"
             return Example({}, place, Problem(place, what, hint), typed=str(value))
         texts = cast("Sequence[str]", value)
@@ -223,7 +223,7 @@ class Inputs:
         if not is_table(file) and file.path.is_file():
             options = " ".join(f"--file {name.upper()}" for name in columns)
             raise DataError(
-                f"{name} is no table, so it can hold only one of the columns",
+                f"{name} is not a table, so it can hold only one of the columns",
                 where="--file",
                 hint=f"{options}, or one table: {', '.join(TABLES)}",
             )

@@ -67,7 +67,7 @@ class Body(BaseModel):
         try:
             json.dumps(tree, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise ValueError("half of a surrogate pair is no character") from None
+            raise ValueError("half of a surrogate pair is not a character") from None
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         return tree

@@ -31,8 +31,20 @@ def short_enough(name: str) -> str:
     return name
 
 
+def file_name(name: str) -> str:
+    """A name that a file that is sent may have."""
+    if not FILE_NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is not a name for a file that is sent: up to 100 letters, digits, spaces, "
+            "and _ - . ( ), beginning with a letter, a digit or _"
+        )
+    return short_enough(name)
+
+
 class SentFile(Body):
-    name: Annotated[str, AfterValidator(short_enough)] = Field(pattern=f"^{FILE_NAME.pattern}$")
+    name: Annotated[str, AfterValidator(file_name)] = Field(
+        json_schema_extra={"pattern": f"^{FILE_NAME.pattern}$"}
+    )
     text: str
 
 

@@ -57,8 +57,20 @@ STOPPED_CODES = (130, -15)
 """Exit codes of a training that was stopped and can be resumed."""
 
 
+def run_name(name: str) -> str:
+    """A name that a new run may have."""
+    if not re.fullmatch(RUN_NAME, name):
+        raise ValueError(
+            f"{name!r} is not a name for a run: up to 64 letters, digits, and _ - ., beginning "
+            "with a letter or a digit"
+        )
+    return short_enough(name)
+
+
 class TrainBody(RecipeBody):
-    name: Annotated[str, AfterValidator(short_enough)] = Field(pattern=f"^{RUN_NAME}$")
+    name: Annotated[str, AfterValidator(run_name)] = Field(
+        json_schema_extra={"pattern": f"^{RUN_NAME}$"}
+    )
     settings: dict[str, str | int | float | None] = Field({}, max_length=len(FORM_FIELDS))
     """The settings of the form, by their paths."""
     files: list[SentFile] = Field([], max_length=8)
