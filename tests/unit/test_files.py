@@ -162,6 +162,23 @@ def test_lines_in_two_encodings_are_named(tmp_path: Path, encoding: str) -> None
     assert (problem.what, "latin1" in problem.hint) == (what, False)
 
 
+@pytest.mark.parametrize("name", ["a.tsv", "a.txt", "a.jsonl", "a.tsv.gz"])
+def test_lines_that_end_in_cr_alone_are_refused(tmp_path: Path, name: str) -> None:
+    """They would be one line: a table of one row, or one text."""
+
+    def put(content: str) -> None:
+        data = content.encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+
+    for content in ("source\ttarget\ra\tb\r", "\ufeffa\r가"):
+        put(content)
+        with pytest.raises(DataError, match="its lines end in CR alone, as on old Macs"):
+            [*open_text(name, tmp_path).lines()]
+    for content in ("a\rb\n", "a\nb\rc", "a\r"):
+        put(content)
+        assert "".join(open_text(name, tmp_path).lines()) == content.replace("\n", "")
+
+
 @pytest.mark.parametrize(
     ("name", "inside", "kind"),
     [

@@ -152,9 +152,13 @@ class TextFile:
                         )
                     if line == 1:
                         data = data.removeprefix(codecs.BOM_UTF8)
+                        is_whole_file = not data.endswith(b"\n")
                     if not keep_ends:
                         data = data[:-2] if data.endswith(b"\r\n") else data.removesuffix(b"\n")
-                    yield data.decode(encoding, self.errors)
+                    decoded = data.decode(encoding, self.errors)
+                    if line == 1 and is_whole_file:
+                        self._expect_line_feeds(decoded)
+                    yield decoded
         except UnicodeDecodeError as error:
             raise self._undecodable(error, line + (encoding != self.encoding)) from None
         except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
@@ -167,6 +171,14 @@ class TextFile:
             raise DataError(
                 "the file is empty", where=self.name, hint="one example a line is expected"
             )
+
+    def _expect_line_feeds(self, whole: str) -> None:
+        r"""Refuse a file of one line if it has several that end in \r alone. In JSON that is a blank
+        like any other, and what reads .csv refuses it outside quotes."""
+        if "\r" in whole.rstrip("\r") and self.suffixes[0] not in (".json", ".csv"):
+            what = "its lines end in CR alone, as on old Macs: it would be read as one line"
+            hint = "save it with LF or CR LF, for example: tr '\\r' '\\n' < OLD > NEW"
+            raise DataError(what, where=self.name, hint=hint)
 
     def _undecodable(self, error: UnicodeDecodeError, line: int) -> DataError:
         byte = error.object[error.start]
