@@ -13,6 +13,7 @@ from command_line import succeed, write
 from labelled_cases import MODELS, QUESTIONS, TAGGING, labelled_batch_of, pretraining, weights_of
 from regard.config import kinds_in
 from regard.data.dataset import Dataset
+from regard.engine.graphs import CapturedLoss
 from regard.engine.shapes import with_rounded_shapes
 from regard.objectives.labels import (
     ClassCrossEntropy,
@@ -267,3 +268,33 @@ def test_filler_changes_neither_the_loss_nor_a_gradient(task: str, kind: str) ->
     added = 0 if task == "numbers" else 2 if task == "windows" else 1
     assert shaped.text.ids_BL.shape == (len(rows) + added, 10)
     torch.testing.assert_close(*losses)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", ["gpt", "bert"])
+@pytest.mark.parametrize("task", LABELS)
+def test_a_captured_step_under_a_head_has_the_gradients_of_a_plain_one(
+    task: str, kind: str
+) -> None:
+    model, objective = built(task, kind, bilstm=None)
+    objective.cuda().eval()
+
+    def loss(batch: Any, factor: Any) -> torch.Tensor:
+        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+            sums_2: torch.Tensor = objective(batch.unnamed())
+        (sums_2[0] * factor).backward()
+        return sums_2.detach()
+
+    captured = CapturedLoss(loss, objective.parameters())
+    for rows in (ROWS, [[3, 4, 5, 6, 3], [3, 6, 5, 4, 3]], ROWS):
+        batch = with_rounded_shapes(labelled_batch_of(rows, LABELS[task]), 64).to("cuda")
+        objective.zero_grad(set_to_none=False)
+        found = captured(batch, 0.5)
+        gradients = [
+            weight.grad.clone() for weight in model.parameters() if weight.grad is not None
+        ]
+        objective.zero_grad(set_to_none=False)
+        torch.testing.assert_close(found, loss(batch, 0.5))
+        plain = [weight.grad for weight in model.parameters() if weight.grad is not None]
+        torch.testing.assert_close(gradients, plain, rtol=2e-2, atol=2e-2)
+    assert sum(graph is not None for graph in captured.graphs.values()) == 1

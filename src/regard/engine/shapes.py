@@ -183,15 +183,17 @@ def with_rounded_shapes(batch: AnyBatch, longest: int | None = None) -> AnyBatch
     """A batch in one of few shapes, for a model whose steps are captured and which reads at most
     `longest` positions.
 
-    A batch under a head does not change if its examples have different numbers of rows.
+    A batch under a head does not change if its examples have different numbers of rows, or if words
+    are spelled.
     """
     if isinstance(batch, Batch):
         sizes = [few_sizes(text.ids_BL.shape) for text in (batch.source, batch.target)]
         source, target = map(resized, (batch.source, batch.target), sizes)
         return replace(batch, source=source, target=target)
-    if isinstance(batch, LabelledBatch) and len(batch.text) % len(batch.labels) == 0:
-        return rounded_labels(batch, longest)
-    return batch
+    if not isinstance(batch, LabelledBatch) or batch.text.spelling is not None:
+        return batch
+    has_equal_examples = len(batch.text) % len(batch.labels) == 0
+    return rounded_labels(batch, longest) if has_equal_examples else batch
 
 
 def rounded_labels(batch: LabelledBatch, longest: int | None) -> LabelledBatch:

@@ -211,7 +211,8 @@ class HeadedNetwork(Network):
 
     @property
     def longest_row(self) -> int:
-        return int(self.recipe.data.max_length)
+        longest: int = self.recipe.data.max_length
+        return min(longest, getattr(self.recipe.model, "max_positions", longest))
 
     def build(self) -> Headed:
         config = self.recipe.model
