@@ -52,7 +52,8 @@ class BahdanauConfig(RecurrentConfig):
 
     kind: Literal["bahdanau"] = "bahdanau"
     preset: Literal["tiny", "small", "base"] = "small"
-    """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` has the paper's
+    sizes, except that the maxout layer is as wide as the embeddings: 620, in the paper 500."""
     cell: CellKind = "gru"
     """The recurrent cell: plain RNN, GRU (the paper's, in torch's variant) or LSTM."""
     score: Literal["additive", "concat", "fully_connected"] = "additive"
@@ -85,10 +86,15 @@ class Bahdanau(RecurrentGenerator):
         t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i)
         p(y_i | y_<i, x) = softmax(W_o t_i)
 
-    Two things differ from the paper. Its first state is s_0 = tanh(W_s h_1) with the backward
-    encoder state h_1 alone; here W_s reads the last states of both directions. Its GRU resets the
-    state before the matrix, U (r s); here it is torch's variant, which resets after it, r (U s +
-    b), and exchanges z and 1 - z.
+    Four things differ from the paper:
+    - Its first state is s_0 = tanh(W_s h_1) with the backward encoder state h_1 alone; here W_s
+      reads the last states of both directions.
+    - Its GRU resets the state before the matrix, U (r s); here it is torch's variant, which resets
+      after it, r (U s + b), and exchanges z and 1 - z.
+    - Section A.2.2 computes t_i from s_{i-1}; here it is computed from s_i, as equation 4,
+      p(y_i | y_<i, x) = g(y_{i-1}, s_i, c_i), says.
+    - t_i has 500 units in the paper; here it is as wide as the embeddings, so that W_o can be tied
+      to them.
     """
 
     config: BahdanauConfig

@@ -82,9 +82,10 @@ class BERTConfig(BlocksConfig):
 
 
 class BERTEmbedding(nn.Module):
-    """x = Dropout(LayerNorm(token + segment + position)) (section 3, figure 2).
+    """x = Dropout(LayerNorm(token + segment + position)).
 
-    If the embeddings are narrower than the model: x = W Dropout(...) + b, as in ELECTRA.
+    The sum is figure 2, the dropout section A.2; the LayerNorm is only in the paper's code. If the
+    embeddings are narrower than the model: x = W Dropout(...) + b, as in ELECTRA.
     """
 
     def __init__(self, config: BERTConfig, vocabulary_size: int) -> None:
@@ -109,7 +110,8 @@ class BERTEmbedding(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention, then feed-forward, each as LayerNorm(x + Dropout(Sublayer(x))) (section 3)."""
+    """Self-attention, then feed-forward with GELU, each as LayerNorm(x + Dropout(Sublayer(x)))
+    (sections 3 and A.2)."""
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
@@ -222,7 +224,7 @@ def initialise(model: nn.Module) -> None:
 class BERT(MaskedModel):
     """The Transformer encoder alone, which predicts masked tokens from the context on both sides.
 
-    Devlin et al. 2019, section 3, figure 2 and section A.1:
+    Devlin et al. 2019, section 3 and figure 2; dropout and GELU in section A.2:
         h_0 = Dropout(LayerNorm(token + segment + position))
         h_l = Block_l(h_{l-1})                                  for all l in [1, L]
     `MaskedHead` and `NextSentenceHead` read h_L.

@@ -115,6 +115,8 @@ class GPT(LanguageModel):
         h_0 = U W_e + W_p
         h_l = transformer_block(h_{l-1})                        for all l in [1, n]
         P(u) = softmax(h_n W_e^T)
+
+    With `norm: pre`, as in GPT-2, h_n passes through a last LayerNorm before W_e^T.
     """
 
     config: GPTConfig

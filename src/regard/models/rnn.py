@@ -55,6 +55,16 @@ class RNN(RecurrentGenerator):
         h_t = f(h_{t-1}, x_t)                      the encoder; its last state is the context c
         s_t = f(s_{t-1}, y_{t-1} [, c])            the decoder; s_0 is computed from c
         p(y_t | y_<t, x) = softmax(W tanh(V s_t))
+
+    Four things differ from the papers:
+    - s_0 = tanh(W_s h_last) for each layer (`Bridge`), which also works with two directions.
+      Sutskever copies the encoder's last state; Cho computes c and s_0 by a tanh layer each.
+    - V reduces s_t to the width of the embeddings, so that W can be tied to them. Sutskever's
+      softmax reads s_t.
+    - The output reads s_t alone, also with `context: every_step`; Cho's reads y_{t-1} and c again,
+      by a maxout layer.
+    - The GRU is torch's variant, which resets the state after the matrix, r (U s + b); Cho's resets
+      it before, U (r s).
     """
 
     config: RNNConfig

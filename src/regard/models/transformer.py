@@ -59,8 +59,8 @@ class TransformerConfig(HeadsConfig):
 
     kind: Literal["transformer"] = "transformer"
     preset: Literal["tiny", "small", "base", "big"] = "small"
-    """A named set of sizes; any field given in the recipe overrides it. `base` and `big` are the
-    paper's."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` and `big` have
+    the paper's sizes and norm; the paper also ties all embeddings (`tie: all`)."""
     encoder_layers: int = Field(6, ge=1)
     """Blocks of the encoder."""
     decoder_layers: int = Field(6, ge=1)
