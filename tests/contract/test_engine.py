@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 import regard
+from command_line import refusal, write
 from regard import engine
 from regard.api import train
+from regard.config import write_yaml
 from regard.engine import (
     additive,
     attention,
@@ -25,6 +27,7 @@ from regard.engine import (
     recurrence,
     top_scores,
 )
+from regard.errors import ConfigError
 from tiny import TINY
 
 PACKAGE = Path(regard.__file__).parent
@@ -83,6 +86,29 @@ def test_every_table_is_listed_here() -> None:
     assert sorted(map(id, found)) == sorted(map(id, TABLES))
 
 
+def tables_asked_by(path: Path) -> set[tuple[str, str]]:
+    """The tables that a file passes to `first_that_applies`, each with the place of the call: the
+    function or, if it is a method, its class."""
+    found = set()
+    for scope in ast.parse(path.read_text(encoding="utf-8")).body:
+        calls = [node for node in ast.walk(scope) if isinstance(node, ast.Call)]
+        for call in calls:
+            if ast.unparse(call.func).endswith("first_that_applies"):
+                table = ast.unparse(call.args[0]).rpartition(".")[2]
+                found.add((table, f"{path.parent.name}/{path.name} `{scope.name}`"))
+    return found
+
+
+def test_the_table_for_newcomers_names_every_table_and_who_asks_it() -> None:
+    lines = re.findall(r" {2,}(\w+\.py) ([A-Z_]+) +(\w+/\w+\.py `\w+`)", engine.__doc__ or "")
+    asked = set().union(*(tables_asked_by(path) for path in equations()))
+    assert {(table, place) for _, table, place in lines} == asked
+    assert len(lines) == len(TABLES)
+    for file, table, _ in lines:
+        module = importlib.import_module(f"regard.engine.{file.removesuffix('.py')}")
+        assert getattr(module, table) in TABLES
+
+
 def logged_losses(folder: Path) -> list[float]:
     lines = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     return [line["loss"] for line in lines if "loss" in line]
@@ -132,3 +158,15 @@ def test_the_environment_switches_the_engine_off() -> None:
     with engine.plain():
         assert engine.is_plain()
         assert engine.first_that_applies(attention.ATTENTION, None, None, 0.0) is None
+
+
+def test_a_misspelt_environment_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(engine.ENVIRONMENT_VARIABLE, "plian")
+    monkeypatch.chdir(tmp_path)
+    expected = "REGARD_ENGINE: 'plian' is not allowed (did you mean 'plain'?)"
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        engine.is_plain()
+    recipe = write(tmp_path / "recipe.yaml", write_yaml(TINY))
+    assert refusal("check", recipe) == expected
+    assert refusal("train", recipe, "--out", "run") == expected
+    assert not (tmp_path / "run").exists()

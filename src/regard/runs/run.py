@@ -16,6 +16,7 @@ from typing import Any, Self
 from torch import nn
 
 from regard.config import read_yaml, write_yaml
+from regard.engine import check_environment
 from regard.errors import CheckpointError, ConfigError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, leaves
 from regard.recipes.resolved import ResolvedRecipe, recipe_of_run
@@ -249,6 +250,7 @@ class Run:
     def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> nn.Module:
         """The run's model with trained weights, ready to use. Default: the best; the device `auto`,
         or None, is a GPU if there is one."""
+        check_environment()
         place = chosen_device(device)
         folder = self.checkpoint("best" if checkpoint is None else checkpoint)
         self.check_unchanged(folder)

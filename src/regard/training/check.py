@@ -26,6 +26,7 @@ from regard.data.corpora import Part
 from regard.data.epochs import Stream
 from regard.data.prepare import Prepared, prepare_texts
 from regard.data.readers import is_saved
+from regard.engine import check_environment
 from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown, shown_comments
 from regard.models.base import count_parameters
@@ -209,6 +210,7 @@ def check(
         tuple[str, ...](),
     )
     with _collected(problems):
+        check_environment()
         if files := _data_files(recipe, overrides):
             proposal, base, commands, notes = _proposal_for(
                 files, overrides, out, {"validation": _names(validation), "test": _names(test)}

@@ -16,6 +16,7 @@ from torch import nn
 from regard.config import Tree
 from regard.data.prepare import Prepared
 from regard.data.store import verifying
+from regard.engine import check_environment
 from regard.engine.machine import keep_memory
 from regard.errors import CheckpointError, RegardError
 from regard.models.base import count_parameters
@@ -76,6 +77,7 @@ def train(
     A run whose recipe.yaml was changed since is not resumed, unless `accept_recipe`.
     """
     started = time.monotonic()
+    check_environment()
     folder = Path(out)
     given, base = load_recipe(recipe, overrides)
     TASKS[given.task].check_recipe(given)
