@@ -31,6 +31,7 @@ MIN_TRAINED_ROWS = 512
 ONEDNN_ACTIVATIONS: dict[str, tuple[str, list[float], str]] = {
     "none": ("none", [], ""),
     "relu": ("relu", [], ""),
+    "tanh": ("tanh", [], ""),
     "swish": ("swish", [], ""),
     "gelu": ("gelu", [], "none"),
     "gelu_tanh": ("gelu", [], "tanh"),
