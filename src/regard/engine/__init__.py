@@ -6,6 +6,7 @@ none applies, the equation runs as it is written:
 
     operation                        table                               the equation
     attention                        attention.py ATTENTION              layers/attention.py `attend`
+    attention with added scores      attention.py BIASED_ATTENTION       layers/attention.py `attend`
     queries, keys and values         attention.py SELF_PROJECTIONS       layers/attention.py `MultiHeadAttention`
     linear layers on a CPU           products.py PRODUCTS                layers/linear.py `linear`
     the same, with an activation     products.py ACTIVATED_PRODUCTS      layers/linear.py `Linear`

@@ -1,8 +1,8 @@
 """Kernels for scaled dot-product attention, for `attend` in layers/attention.py.
 
 A kernel takes queries, keys and values as [B, H, Q or K, E], a value that says who may look at
-whom, the scale and the dropout, and returns softmax(Q K^T scale) V. The last kernel of the table
-handles all padded sentences.
+whom, the scale and the dropout, and returns softmax(Q K^T scale) V. Kernels that cannot drop weights
+apply only without dropout. The last kernel of the table handles all padded sentences.
 """
 
 from __future__ import annotations
@@ -134,6 +134,7 @@ def attend_to_cached_rows(
 ) -> Tensor:
     from regard.engine import triton_kernels
 
+    assert not dropout, "a search has no dropout"
     return triton_kernels.attend_to_cache(
         q_RH1E, k_RHKE, v_RHKE, visible.rows_KR, visible.length_1, scale
     )
@@ -335,8 +336,8 @@ def always(q_BHQE: Tensor) -> bool:
     return True
 
 
-def is_causal(visible: PaddedVisible | SlotsVisible) -> bool:
-    return not isinstance(visible, SlotsVisible) and visible.causal
+def is_causal(visible: Visibility) -> bool:
+    return getattr(visible, "causal", False)
 
 
 def has_cached_rows(q_RH1E: Tensor, visible: Visibility, dropout: float) -> bool:
@@ -344,7 +345,7 @@ def has_cached_rows(q_RH1E: Tensor, visible: Visibility, dropout: float) -> bool
 
 
 def has_tiles(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
-    return isinstance(visible, PackedVisible) and visible.tiles is not None
+    return isinstance(visible, PackedVisible) and visible.tiles is not None and not dropout
 
 
 def has_equal_lengths(q_1HPE: Tensor, visible: Visibility, dropout: float) -> bool:
@@ -375,9 +376,7 @@ def has_few_queries_on_cpu(q_BHQE: Tensor, visible: Visibility, dropout: float) 
         return False
     if queries > MAX_QUERIES_OF_PRODUCTS or len(q_BHQE) < MIN_SENTENCES_OF_PRODUCTS:
         return False
-    return isinstance(visible, SlotsVisible) or not (
-        getattr(visible, "causal", False) and queries > 1
-    )
+    return not (is_causal(visible) and queries > 1)
 
 
 def is_padded(q_BHQE: Tensor, visible: Visibility, dropout: float) -> bool:

@@ -98,12 +98,11 @@ def attend(
     dropout: float = 0.0,
     bias_BHQK: Tensor | None = None,
 ) -> Tensor:
-    """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V          Vaswani et al. 2017, equation 1
+    """`attend_as_written`, or the first kernel of `regard/engine` that computes the same and applies.
 
-    Dividing by sqrt(d_k) keeps the variance of a score at 1, whatever the width of a head (section
-    3.2.1); `scaled` off is an ablation. `visible` is a `Visible`, or its counterpart for packed
-    sentences or cached keys in `regard/engine`. `bias_BHQK` is added to the scores, in models whose
-    attention also depends on the distance between query and key.
+    `visible` is a `Visible`, or its counterpart for packed sentences or cached keys in
+    `regard/engine`. `scaled` off is an ablation. `bias_BHQK` is added to the scores, in models whose
+    attention also depends on the distance between query and key. `dropout` is 0 unless training.
     """
     scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
     if bias_BHQK is not None:
@@ -111,12 +110,41 @@ def attend(
             return biased(q_BHQE, k_BHKE, v_BHKE, visible, scale, dropout, bias_BHQK)
     elif kernel := engine.first_that_applies(ATTENTION, q_BHQE, visible, dropout):
         return kernel(q_BHQE, k_BHKE, v_BHKE, visible, scale, dropout)
-    visible_BQK = visible.matrix_BQK(q_BHQE.shape[2], k_BHKE.shape[2], q_BHQE.device)
+    return attend_as_written(
+        q_BHQE,
+        k_BHKE,
+        v_BHKE,
+        visible,
+        owner=owner,
+        scale=scale,
+        dropout=dropout,
+        bias_BHQK=bias_BHQK,
+    )
+
+
+def attend_as_written(
+    q_BHQE: Tensor,
+    k_BHKE: Tensor,
+    v_BHKE: Tensor,
+    visible: Visibility,
+    *,
+    owner: nn.Module,
+    scale: float,
+    dropout: float,
+    bias_BHQK: Tensor | None,
+) -> Tensor:
+    """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V          Vaswani et al. 2017, equation 1
+
+    Dividing by sqrt(d_k) keeps the variance of a score at 1, whatever the width of a head (section
+    3.2.1). Scores of keys that a query may not look at become -inf, so that their weights are 0
+    (section 3.2.3).
+    """
     scores_BHQK = q_BHQE @ k_BHKE.mT * scale
     if bias_BHQK is not None:
         scores_BHQK = scores_BHQK + bias_BHQK
-    scores_BHQK = scores_BHQK.masked_fill(~visible_BQK[:, None], -torch.inf)
-    weights_BHQK = record(owner, scores_BHQK.softmax(-1), visible_BQK)
+    visible_BQK = visible.matrix_BQK(q_BHQE.shape[2], k_BHKE.shape[2], q_BHQE.device)
+    weights_BHQK = scores_BHQK.masked_fill(~visible_BQK[:, None], -torch.inf).softmax(-1)
+    weights_BHQK = record(owner, weights_BHQK, visible_BQK)
     return F.dropout(weights_BHQK, dropout) @ v_BHKE
 
 
@@ -248,8 +276,12 @@ class MultiHeadAttention(nn.Module):
         bias_BHQK: Tensor | None = None,
     ) -> Tensor:
         """Attention of a text to keys and values, which may be its own, those of another text, or
-        cached. `bias_BHQK` is added to the scores."""
-        return self.attend(self.queries(x_BQD), k_BHKE, v_BHKE, visible, bias_BHQK)
+        cached. `bias_BHQK` is added to the scores.
+
+        The queries are computed here from `x_BQD`. Keys and values come computed, by `keys_values`:
+        a decoder computes them once per source, and stores its own from step to step.
+        """
+        return self.attend_with_heads(self.queries(x_BQD), k_BHKE, v_BHKE, visible, bias_BHQK)
 
     def queries(self, x_BQD: Tensor) -> Tensor:
         """The queries of a text, [B, H, Q, E]."""
@@ -266,10 +298,10 @@ class MultiHeadAttention(nn.Module):
             q_BHLE, k_BHLE, v_BHLE = (
                 split_heads(y, self.heads) for y in project(x_BLD, self.W_Q, self.W_KV)
             )
-            return self.attend(q_BHLE, k_BHLE, v_BHLE, visible)
+            return self.attend_with_heads(q_BHLE, k_BHLE, v_BHLE, visible)
         return self(x_BLD, *self.keys_values(x_BLD), visible)
 
-    def attend(
+    def attend_with_heads(
         self,
         q_BHQE: Tensor,
         k_BHKE: Tensor,
@@ -277,6 +309,7 @@ class MultiHeadAttention(nn.Module):
         visible: Visibility,
         bias_BHQK: Tensor | None = None,
     ) -> Tensor:
+        """Concat(head_1, ..., head_h) W^O"""
         context_BHQE = attend(
             q_BHQE,
             k_BHKE,

@@ -159,8 +159,8 @@ class DisentangledAttention(MultiHeadAttention):
         q_BHQE = self.queries(x_BQD)
         terms = self.position_terms(q_BHQE, k_BHKE, positions).values()
         bias_BHQK = sum(terms, start=q_BHQE.new_zeros(()))
-        # attend divides by sqrt(d)
-        return self.attend(q_BHQE * self.terms**-0.5, k_BHKE, v_BHKE, visible, bias_BHQK)
+        # `attend` divides by sqrt(d)
+        return self.attend_with_heads(q_BHQE * self.terms**-0.5, k_BHKE, v_BHKE, visible, bias_BHQK)
 
 
 class DeBERTaEmbedding(nn.Module):

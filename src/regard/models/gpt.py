@@ -73,13 +73,13 @@ class Block(nn.Module):
     def forward(
         self, x_BLD: Tensor, visible: Visibility, add: AddKeysValues | None = None
     ) -> Tensor:
-        def attend(read_BLD: Tensor) -> Tensor:
+        def read_own(read_BLD: Tensor) -> Tensor:
             if add is None:
                 return self.self_attention.attend_to_self(read_BLD, visible)
             keys_values = add(*self.self_attention.keys_values(read_BLD))
             return self.self_attention(read_BLD, *keys_values, visible)
 
-        x_BLD = self._around(attend, self.attention_norm, x_BLD)
+        x_BLD = self._around(read_own, self.attention_norm, x_BLD)
         return self._around(self.feed_forward, self.feed_forward_norm, x_BLD)
 
     def _around(

@@ -129,7 +129,7 @@ class RotaryAttention(MultiHeadAttention):
         rotation: Rotation,
     ) -> Tensor:
         q_BHLE = rotation.turn(self.queries(x_BLD))
-        return self.attend(q_BHLE, rotation.turn(k_BHLE), v_BHLE, visible)
+        return self.attend_with_heads(q_BHLE, rotation.turn(k_BHLE), v_BHLE, visible)
 
 
 class GatedFeedForward(nn.Module):

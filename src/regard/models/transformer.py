@@ -158,10 +158,10 @@ class EncoderBlock(nn.Module):
         self.around_feed_forward = Sublayer(config)
 
     def forward(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
-        def attend(read_BSD: Tensor) -> Tensor:
+        def read_own(read_BSD: Tensor) -> Tensor:
             return self.self_attention.attend_to_self(read_BSD, visible)
 
-        x_BSD = self.around_attention(x_BSD, attend)
+        x_BSD = self.around_attention(x_BSD, read_own)
         return self.around_feed_forward(x_BSD, self.feed_forward)
 
 
@@ -181,12 +181,12 @@ class DecoderBlock(nn.Module):
     def forward(
         self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility
     ) -> Tensor:
-        def attend(read_BTD: Tensor) -> Tensor:
+        def read_own(read_BTD: Tensor) -> Tensor:
             return self.self_attention.attend_to_self(read_BTD, own)
 
-        x_BTD = self.around_self(x_BTD, attend)
+        x_BTD = self.around_self(x_BTD, read_own)
         k_BHSE, v_BHSE = self.cross_attention.keys_values(memory_BSD)
-        return self.read_source(x_BTD, k_BHSE, v_BHSE, source)
+        return self.after_self_attention(x_BTD, k_BHSE, v_BHSE, source)
 
     def step(
         self,
@@ -202,24 +202,26 @@ class DecoderBlock(nn.Module):
         the keys and the values of the source.
         """
 
-        def attend(read_BQD: Tensor) -> Tensor:
+        def read_own(read_BQD: Tensor) -> Tensor:
             k_RHKE, v_RHKE = add(*self.self_attention.keys_values(read_BQD))
             return self.self_attention(read_BQD, k_RHKE, v_RHKE, own)
 
-        x_BQD = self.around_self(x_BQD, attend)
+        x_BQD = self.around_self(x_BQD, read_own)
         # The W rows of a source are W queries to the same keys, which are stored once per source.
         x_BWD = x_BQD.view(source_2BHSE.shape[1], -1, x_BQD.shape[-1])
-        return self.read_source(x_BWD, source_2BHSE[0], source_2BHSE[1], source).view_as(x_BQD)
+        return self.after_self_attention(x_BWD, source_2BHSE[0], source_2BHSE[1], source).view_as(
+            x_BQD
+        )
 
-    def read_source(
+    def after_self_attention(
         self, x_BTD: Tensor, k_BHSE: Tensor, v_BHSE: Tensor, source: Visibility
     ) -> Tensor:
         """Attention over the source, then feed-forward."""
 
-        def attend(read_BTD: Tensor) -> Tensor:
+        def read_source(read_BTD: Tensor) -> Tensor:
             return self.cross_attention(read_BTD, k_BHSE, v_BHSE, source)
 
-        x_BTD = self.around_cross(x_BTD, attend)
+        x_BTD = self.around_cross(x_BTD, read_source)
         return self.around_feed_forward(x_BTD, self.feed_forward)
 
 
