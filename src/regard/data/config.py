@@ -477,7 +477,7 @@ class TrainingConfig(Config):
     """Floating-point precision; `auto` is bf16 on a GPU that has it, else fp32."""
     compile: Literal["auto", True, False] = "auto"
     """Compile the model with torch.compile: a slow start, faster steps. `auto`: on a GPU, if the
-    training is so long that it pays."""
+    training takes two minutes or more and steps that are timed both ways are faster."""
     fill: Literal["auto", True, False] = "auto"
     """Fill all batches to the same number of tokens, with sentences of any length, instead of
     putting sentences of similar length into padded batches. `auto`: on a GPU, if the model computes
