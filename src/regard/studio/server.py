@@ -37,6 +37,7 @@ from regard.studio.answers import answer_errors
 from regard.studio.attention_maps import AttentionBody
 from regard.studio.connections import ConnectionLimits, Server, limited_protocol
 from regard.studio.guard import Guard, RequestCounts, has_token
+from regard.studio.images import SentImages
 from regard.studio.long_verbs import add_long_verbs
 from regard.studio.predicting import predict_response
 from regard.studio.requests import PredictBody, StrictRoute
@@ -99,6 +100,7 @@ def create_app(
         _add_page(api)
         _add_verb(api, "/runs/{name}/attention", AttentionBody, runs.named)
         api.get("/show/{picture}")(show_picture)
+        SentImages().add_routes(api)
         trainings.add_routes(api)
     api.get("/runs")(runs.list_runs)
     api.get("/runs/{name}")(runs.show_run)
