@@ -43,7 +43,7 @@ def test_every_view_opens_and_is_accessible(page: Any, scheme: str) -> None:
     for view in VIEWS:
         page.open(f"#/{view}")
         assert page.get_by_role("heading", level=1).count() == 1
-        assert page.locator("header [aria-current=page]").count() == 1
+        assert page.locator("nav [aria-current=page]").count() == 1
         assert page.violations() == [], view
 
 
@@ -112,7 +112,7 @@ def test_a_token_is_asked_for_and_every_view_has_an_empty_state(
     page.keyboard.press("Enter")
     for view in VIEWS:
         page.goto(f"{empty_studio}/#/{view}")
-        page.locator(f"header a[aria-current=page][href='#/{view}']").wait_for()
+        page.locator(f"nav a[aria-current=page][data-view={view}]").wait_for()
         page.locator(f".view-{view} .empty h2").wait_for(timeout=10_000)
     page.goto(f"{empty_studio}/?again#/try?token=wrong")
     page.get_by_label("Token").wait_for()

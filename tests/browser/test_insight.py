@@ -52,7 +52,7 @@ def test_the_page_computes_as_the_server_does(page: Any, run: str) -> None:
 
 
 def test_a_score_is_changed_and_a_word_hidden(page: Any) -> None:
-    page.open("#/steps?run=tiny&text=a b c")
+    page.open("#/steps?run=tiny&text=a b c&stage=6")
     rows = page.locator(".keys tbody tr")
     assert rows.count() == 6
     scores = [float(rows.nth(n).locator("input[type=number]").input_value()) for n in range(6)]
@@ -80,6 +80,8 @@ def test_a_model_without_attention_says_so(page: Any) -> None:
     page.open("#/steps?run=names&text=Anna lives in Paris.")
     page.get_by_role("heading", name="This run has no attention").wait_for()
     page.open("#/look?run=names")
+    page.get_by_role("textbox", name="Text").fill("")
+    page.get_by_role("button", name="Look").click()
     page.get_by_text("This run has no attention. Give an input above").wait_for()
     page.open("#/errors?run=names")
     page.get_by_role("button", name="Evaluate").click()
@@ -99,7 +101,7 @@ def test_a_picture_needs_no_run(page: Any) -> None:
     page.get_by_role("cell", name="1,024").wait_for()
     assert "picture=dot-products" in page.url
     picture.select_option("masks")
-    page.get_by_text("dark: it may").wait_for()
+    page.get_by_text("dark means allowed").wait_for()
     assert page.get_by_text("the strongest shade").count() == 0, "a mask is yes or no"
     picture.select_option("dot-products")
     page.reload()
@@ -200,7 +202,7 @@ def test_every_question_about_a_story_is_listed(page: Any) -> None:
 @pytest.mark.options(locale="ko-KR", viewport={"width": 360, "height": 640}, color_scheme="dark")
 def test_the_cells_of_a_confusion_matrix_in_korean_on_a_phone(page: Any) -> None:
     page.open("#/errors?run=reviews")
-    page.get_by_role("button", name="평가하기").click()
+    page.get_by_role("button", name="시작하기").click()
     page.wait_for_selector(".confusion")
     cells = {one: int(one.inner_text()) for one in page.locator(".confusion button").all()}
     assert sum(cells.values()) == 12
@@ -210,7 +212,7 @@ def test_the_cells_of_a_confusion_matrix_in_korean_on_a_phone(page: Any) -> None
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.violations() == []
     page.locator("table").last.get_by_role("link", name="단계별 계산").first.click()
-    page.wait_for_selector(".keys")
+    page.wait_for_selector(".worked")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.violations() == []
 

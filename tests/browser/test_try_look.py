@@ -72,7 +72,7 @@ def test_an_image_is_sent(page: Any) -> None:
 
     Image.new("RGB", (20, 20), "red").save(red := io.BytesIO(), "PNG")
     page.open("#/look?run=shapes")
-    page.get_by_label("Image").set_input_files(
+    page.locator("input[type=file]").set_input_files(
         [{"name": "r.png", "mimeType": "image/png", "buffer": red.getvalue()}]
     )
     expect(page.locator("img.given")).to_be_visible()
@@ -99,10 +99,11 @@ def test_a_mistake_is_the_servers_sentence(page: Any) -> None:
     page.open("#/try?run=phrases")
     page.get_by_role("combobox", name="Run").focus()
     page.get_by_role("combobox", name="Run").select_option("tiny")
-    page.wait_for_url("**run=tiny")
+    page.wait_for_url("**run=tiny&**")
     page.wait_for_selector("main[aria-busy=false]")
     expect(page.get_by_role("combobox", name="Run")).to_be_focused()
-    page.get_by_role("textbox", name="Input").press("Control+Enter")
+    page.get_by_role("textbox", name="Input").fill("")
+    page.get_by_role("textbox", name="Input").press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("the text is empty")
     page.open("#/look?run=tiny&text=a%20b&layer=9")
     expect(page.get_by_role("alert")).to_have_text(

@@ -1,68 +1,93 @@
-// The frame around the views: the router, the switches for language and colours, and the request for a token.
+// The frame around the views: the router, the bar, the rail of views, the colours, and the request for a token.
 
-import { address, current, go } from "./address.js";
+import { address, current, go, keep } from "./address.js";
 import { keepToken } from "./api.js";
-import { choice, h, keepFocus, labelled, problem, redraw } from "./dom.js";
-import { language, setLanguage, t } from "./text.js";
+import { chosenRun, drawBar } from "./bar.js";
+import { h, keepFocus, labelled, problem, redraw } from "./dom.js";
+import { icon } from "./icons.js";
+import { noRuns, noSuchRun } from "./parts.js";
+import { language, t } from "./text.js";
 
 const VIEWS = ["runs", "try", "look", "steps", "beam", "errors", "compare"];
-const root = document.getElementById("view"), header = document.querySelector("header");
+const NARROW = matchMedia("(max-width: 60rem)");
+const [header, rail, root] = ["header", "nav", "#view"].map(name => document.querySelector(name));
 let renders = 0;
 
-// -------------------------------------------------------------------------------------------------------- switches
+// --------------------------------------------------------------------------------------------------------- colours
 
-const [dark] = [...document.styleSheets].flatMap(sheet => [...sheet.cssRules])
+const darkRules = [...document.styleSheets].flatMap(sheet => [...sheet.cssRules])
   .filter(rule => rule instanceof CSSMediaRule && rule.media.mediaText.includes("prefers-color-scheme"));
-const AS_SYSTEM = dark.media.mediaText;
+const AS_SYSTEM = darkRules[0].media.mediaText;
 function setTheme(theme) {
   localStorage.setItem("regard-theme", theme);
-  dark.media.mediaText = { light: "not all", dark: "screen" }[theme] || AS_SYSTEM;
+  for (const rule of darkRules) rule.media.mediaText = { light: "not all", dark: "screen" }[theme] || AS_SYSTEM;
   document.documentElement.style.colorScheme = { light: "light", dark: "dark" }[theme] || "";
 }
 
-function drawHeader(view, params) {
-  const links = VIEWS.map(name => h("a", { href: address(name, name === "runs" ? {}
-    : { run: params.run, text: params.text }),
-    "aria-current": name === view ? "page" : null }, t(`view_${name}`)));
-  redraw(header,
-    h("a", { class: "brand", href: "#/runs" }, "regard"),
-    h("nav", { "aria-label": t("views") }, links),
-    h("div", { class: "switches" },
-      choice(t("language"), [["en", "English"], ["ko", "한국어"]], language(), value => { setLanguage(value); render(); }),
-      choice(t("theme"), ["system", "light", "dark"].map(name => [name, t(`theme_${name}`)]),
-        localStorage.getItem("regard-theme") || "system", value => { setTheme(value); render(); })));
-}
+// ------------------------------------------------------------------------------------------------------- the views
 
-// ---------------------------------------------------------------------------------------------------------- router
+const toView = name => address(name, name === "runs" ? { all: 1 } : {});
+function drawRail(view) {
+  rail.setAttribute("aria-label", t("views"));
+  redraw(rail, ...VIEWS.map(name => h("a", { href: toView(name), "data-view": name,
+    "aria-current": name === view ? "page" : null }, icon(name), h("span", {}, t(`view_${name}`)))));
+}
+// A sentence that is typed is in the address at once, and so in the links to the other views.
+addEventListener("kept", () => {
+  for (const link of rail.querySelectorAll("a")) link.href = toView(link.dataset.view);
+});
+
+// What a view draws into: the figure in `stage`, its controls in `controls`, which fold on a phone.
+function frameOf(view) {
+  const heading = h("h1", {}, t(`view_${view}`)), hint = h("p", { class: "muted hint" }, t(`hint_${view}`));
+  const controls = h("div", { class: "rail-controls" }), stage = h("section", { class: "stage" });
+  const fold = h("button", { type: "button", class: "fold", "aria-expanded": String(!NARROW.matches), onclick: () => {
+    const open = fold.getAttribute("aria-expanded") !== "true";
+    fold.setAttribute("aria-expanded", String(open));
+    aside.classList.toggle("folded", !open);
+  } }, icon("controls"), t("controls"));
+  const aside = h("aside", { class: NARROW.matches ? "rail folded" : "rail" }, h("div", { class: "rail-head" }, heading, fold), hint, controls);
+  return { heading, hint, controls, stage, element: h("div", { class: `view view-${view}` }, aside, stage) };
+}
 
 function askForToken() {
   const field = h("input", { type: "password", autocomplete: "off", required: true });
-  root.replaceChildren(h("form", { class: "stack", onsubmit: event => { event.preventDefault(); keepToken(field.value);
+  root.replaceChildren(h("form", { class: "stack page", onsubmit: event => { event.preventDefault(); keepToken(field.value);
     render(); } },
     h("h1", {}, t("token_title")), h("p", {}, t("token_hint")), labelled(t("token"), field),
     h("button", { class: "primary" }, t("token_use"))));
   field.focus();
 }
 
+// ---------------------------------------------------------------------------------------------------------- router
+
 async function render() {
-  const { view, params } = current(), number = ++renders, place = h("div", { class: `view view-${view}` }), restore = keepFocus(root);
+  const { view, params } = current(), number = ++renders, restore = keepFocus(root);
   if (!VIEWS.includes(view)) return go("runs");
-  drawHeader(view, params);
   document.documentElement.lang = language();
   document.title = `${t(`view_${view}`)} · regard`;
+  document.getElementById("tip").hidden = true; // what it told of is gone
   root.setAttribute("aria-busy", "true");
   root.dispatchEvent(new Event("leave")); // a view that polls or listens stops
+  drawRail(view);
+  keep({ lang: language() });
+  const frame = frameOf(view);
   try {
-    const { render: draw } = await import(`/page/views/${view}.js`);
+    const [module, chosen] = await Promise.all([import(`/page/views/${view}.js`), chosenRun(view, params)]);
     if (number !== renders) return;
-    root.replaceChildren(place);
-    await draw(place, params);
+    let submit = () => go("try", { text: chosen.fields.text() }); // where the view itself reads no sentence
+    drawBar(header, chosen, view, { action: module.ACTION || "answer", submit: () => submit(),
+      setTheme: theme => { setTheme(theme); render(); } });
+    root.replaceChildren(frame.element);
+    if (!module.NEEDS_NO_RUN && !chosen.run) frame.stage.append(chosen.runs.length ? noSuchRun(params.run) : noRuns());
+    else if (!module.NEEDS_NO_RUN && chosen.failure) throw chosen.failure;
+    else submit = await module.render({ ...frame, ...chosen, params, onsubmit: work => { submit = work; } }) || submit;
   } catch (error) {
     if (error.name === "AbortError" || number !== renders) return;
     if (error.status === 401) askForToken();
     else {
-      place.append(problem(error)); // below what is drawn, such as the chooser of runs
-      root.replaceChildren(place);
+      frame.stage.append(problem(error));
+      root.replaceChildren(frame.element);
     }
   } finally {
     if (number === renders) {

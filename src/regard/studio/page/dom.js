@@ -30,10 +30,12 @@ export function select(options, value, onchange, properties = {}) {
   return element;
 }
 
-// A row of buttons of which one is pressed; arrow keys move the choice. options: [[value, text], ...]
+// A row of buttons of which one is pressed; arrow keys move the choice. options: [[value, text, icon], ...]; a button with an
+// icon has the text as its name.
 export function choice(label, options, value, onchange) {
-  const buttons = options.map(([option, text]) =>
-    h("button", { type: "button", role: "radio", onclick: () => { press(option); onchange(option); } }, text));
+  const buttons = options.map(([option, text, picture]) =>
+    h("button", { type: "button", role: "radio", "aria-label": picture ? text : null, "data-tip": picture ? text : null,
+      onclick: () => { press(option); onchange(option); } }, picture || text));
   function press(option) {
     const at = options.findIndex(([one]) => one === option);
     buttons.forEach((button, n) => {
@@ -59,7 +61,7 @@ export function choice(label, options, value, onchange) {
 // What is called when a place has been drawn again: the same link or control keeps the focus.
 export function keepFocus(place) {
   const focused = place.contains(document.activeElement) ? document.activeElement : null;
-  const nameOf = element => element?.textContent || element?.ariaLabel, name = nameOf(focused);
+  const nameOf = element => element?.ariaLabel || element?.labels?.[0]?.firstChild.textContent || element?.textContent, name = nameOf(focused);
   return () => {
     if (name && document.activeElement === document.body) [...place.querySelectorAll(focused.tagName)].find(one => nameOf(one) === name)?.focus();
   };

@@ -7,14 +7,20 @@ import { h, svg } from "./dom.js";
 import { t } from "./text.js";
 
 const ROW = 20, LINE = 27, FAINT = 3;
+const NUMBERED = 34; // pixels of a cell that has room for its number
+const WIDEST = 76, SMALLEST = 18;
+const LEGIBLE = 100; // words up to which a map scrolls rather than shrinks
 const family = () => getComputedStyle(document.body).fontFamily;
 const ink = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // The colours of the present theme, read once: a style that is asked for in every frame is slow.
-const colours = () => ({ text: ink("--text"), accent: ink("--accent"), high: rgb("--accent"), low: rgb("--bad") });
+const colours = () => ({ text: ink("--text"), accent: ink("--target"), line: ink("--context"), high: rgb("--accent"), low: rgb("--bad") });
 const shade = ({ high, low }, share) => `rgba(${share < 0 ? low : high},${(0.6 * Math.abs(share)).toFixed(3)})`;
 function fillBox(context, colour, ...box) { context.fillStyle = colour; context.fillRect(...box); }
 function outline(context, colour, ...box) { context.strokeStyle = colour; context.lineWidth = 2;
   context.strokeRect(...box); }
+
+// The mark of a word start is as wide as a letter in most fonts: a low line is narrow in all of them.
+export const shownToken = text => text === "</s>" ? "⏎" : text.replaceAll("▁", "_");
 
 export function decode(text) {
   const raw = atob(text), bytes = new Uint8Array(raw.length);
@@ -24,8 +30,8 @@ export function decode(text) {
 // `image` is the name of an image that was sent; the server knows its content only.
 export function unpacked(map, image) {
   const values = new Float32Array(decode(map.values).buffer);
-  const [rows, columns] = [map.rows, map.columns].map(texts => texts.map(text => text.replaceAll("▁", "_")));
-  return { rows, columns, values, widest: 40, peak: map.peak, signed: values.some(value => value < 0),
+  const [rows, columns] = [map.rows, map.columns].map(texts => texts.map(shownToken));
+  return { rows, columns, values, widest: WIDEST, peak: map.peak, signed: values.some(value => value < 0),
     title: map.title.replace(/data:image\S+/, image) };
 }
 export const rowOf = (map, row) => map.values.subarray(row * map.columns.length, (row + 1) * map.columns.length);
@@ -48,11 +54,52 @@ function canvasOf(width, height, properties = {}) {
 
 // ------------------------------------------------------------------------------------------------------- heat map
 
+// The same map with every row divided by its largest weight.
+function byRow(map) {
+  const values = map.values.slice(), wide = map.columns.length;
+  map.rows.forEach((_, row) => {
+    const peak = most(rowOf(map, row));
+    for (let i = row * wide; i < (row + 1) * wide; i++) values[i] /= peak;
+  });
+  return { ...map, values, peak: 1 };
+}
+// The same map, as large as a figure of this size has room for with its labels.
+export function fitted(map, width, height) {
+  const widest = texts => Math.max(...texts.map(text => textWidth(text, 15)));
+  const left = widest(map.rows) + 24, across = (width - left) / map.columns.length, wide = widest(map.columns);
+  const room = { width: width - left, height: height - (wide < Math.min(across, WIDEST) ? 30 : 0.87 * wide + 30) };
+  const least = Math.max(map.rows.length, map.columns.length) <= LEGIBLE ? SMALLEST : 0;
+  return { ...map, room: { width: Math.max(room.width, least * map.columns.length), height: Math.max(room.height, least * map.rows.length) } };
+}
+// The weights that are not small, where the cells have the room.
+function writeNumbers(context, map, drawn) {
+  const { left, top, cell } = map.at, wide = map.columns.length;
+  if (cell < NUMBERED || map.peak > 1) return;
+  context.textAlign = "center"; context.textBaseline = "middle";
+  context.font = `${Math.min(15, Math.floor(cell / 3))}px ${family()}`;
+  const [ground, high, low] = ["--ground", "--accent", "--bad"].map(rgb);
+  map.values.forEach((value, i) => {
+    const share = Math.abs(drawn.values[i]) / drawn.peak;
+    if (share < 0.1) return;
+    context.fillStyle = readableOn(ground.map((c, k) => c + share * ((value < 0 ? low : high)[k] - c)));
+    context.fillText(number(value), left + (i % wide + .5) * cell, top + (Math.floor(i / wide) + .5) * cell);
+  });
+}
+// Black or white, whichever has the higher contrast: it is 4.5:1 or more on every colour (WCAG 2, relative luminance).
+function readableOn(colour) {
+  const linear = colour.map(c => c / 255).map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  return luminance > 0.179 ? "#000" : "#fff";
+}
+
 // pick({ row, column }) is called while a cell is pointed at.
 export function heatMap(map, pick) {
   const canvas = h("canvas", { role: "img", "aria-label": map.title });
-  const across = h("div", { class: "bar" }), down = h("div", { class: "bar" });
-  paint(canvas, map);
+  const across = h("div", { class: "bar asks" }), down = h("div", { class: "bar read" });
+  const drawn = map.byRow ? byRow(map) : map;
+  paint(canvas, drawn);
+  map.at = drawn.at;
+  writeNumbers(canvas.getContext("2d"), map, drawn);
   const { left, top, cell } = map.at, width = map.columns.length * cell, height = map.rows.length * cell;
   for (const [bar, w, high] of [[across, width, cell], [down, cell, height]]) {
     bar.style.width = `${w}px`; bar.style.height = `${high}px`; bar.hidden = true;
@@ -112,16 +159,18 @@ export function words(texts, label, width, pick) {
 // ----------------------------------------------------------------------------------------------------------- lines
 
 // Two columns of words and lines between them. Only what is in the window is drawn, so length does not matter.
-export function lines(map, width, pick) {
-  const whole = Math.max(map.rows.length, map.columns.length) * ROW + 8, height = Math.min(whole, 560);
+export function lines(map, width, room, pick) {
+  const count = Math.max(map.rows.length, map.columns.length), tall = Math.max(ROW, Math.min(44, Math.floor(room / count)));
+  const whole = count * tall + 8, height = Math.min(whole, Math.max(room, 320)), size = Math.min(17, Math.max(14, tall / 2));
   const [canvas, context] = canvasOf(width, height, { role: "img", "aria-label": map.title });
   const left = Math.min(260, width * 0.36), right = width - left;
   const faint = map.rows.map((_, row) => largest(rowOf(map, row), FAINT));
   const box = h("div", { class: "lines", tabindex: 0 }, h("div", { class: "tall" }, canvas));
   box.firstChild.style.height = `${whole}px`; box.style.height = `${height}px`;
   const theme = colours();
+  context.font = `${size}px ${family()}`;
   let chosen = {};
-  const place = n => n * ROW + ROW / 2 + 4 - box.scrollTop;
+  const place = n => n * tall + tall / 2 + 4 - box.scrollTop;
   const near = n => Math.abs(place(n) - height / 2) < height;
   function line(row, column, share) {
     if (!near(row) || !near(column)) return;
@@ -130,12 +179,12 @@ export function lines(map, width, pick) {
     context.beginPath(); context.moveTo(left, place(row)); context.lineTo(right, place(column)); context.stroke();
   }
   function text(words, x, align, weights, picked) {
-    const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 1);
-    const last = Math.min(words.length, first + Math.ceil(height / ROW) + 3);
+    const first = Math.max(0, Math.floor(box.scrollTop / tall) - 1);
+    const last = Math.min(words.length, first + Math.ceil(height / tall) + 3);
     const peak = weights ? most(weights) : 1;
     context.textAlign = align;
     for (let n = first; n < last; n++) {
-      const box = [x < width / 2 ? 1 : x, place(n) - ROW / 2 + 1, left - 2, ROW - 2];
+      const box = [x < width / 2 ? 1 : x, place(n) - tall / 2 + 1, left - 2, tall - 2];
       if (weights) fillBox(context, shade(theme, weights[n] / peak), ...box);
       context.fillStyle = theme.text;
       context.fillText(words[n], x + (align === "left" ? 6 : -6), place(n), left - 8);
@@ -145,7 +194,7 @@ export function lines(map, width, pick) {
   function draw() {
     const { row, column } = chosen;
     context.clearRect(0, 0, width, height);
-    context.strokeStyle = theme.accent;
+    context.strokeStyle = theme.line;
     const strong = (weights, draw) => {
       const peak = most(weights);
       weights.forEach((weight, n) => { if (Math.abs(weight) > peak / 50) draw(n, Math.abs(weight) / peak); });
@@ -161,7 +210,7 @@ export function lines(map, width, pick) {
   }
   box.addEventListener("scroll", () => requestAnimationFrame(draw));
   canvas.addEventListener("mousemove", event => {
-    const n = Math.floor((event.offsetY + box.scrollTop - 4) / ROW);
+    const n = Math.floor((event.offsetY + box.scrollTop - 4) / tall);
     if (event.offsetX < left && n < map.rows.length) pick({ row: n });
     else if (event.offsetX > right && n < map.columns.length) pick({ column: n });
   });
@@ -220,13 +269,19 @@ export function smallHeads(small, layers, heads, chosen, pick) {
 // --------------------------------------------------------------------------------------------------------- a figure
 
 // The same as an SVG element that needs no style sheet: the map, or the lines of one row or of all.
-export function figure(map, asLines, row) {
-  return asLines ? figureOfLines(map, row) : figureOfMap(map);
+// The caption says whose figure it is: the run, the layer and head, the scale.
+export function figure(map, asLines, row, caption) {
+  const drawn = map.byRow ? byRow(map) : map;
+  return captioned(asLines ? figureOfLines(map, row) : figureOfMap(drawn), caption);
 }
-const sheet = (width, height, ...children) => svg("svg",
-  { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}`, "font-family": "sans-serif",
-    fill: ink("--text") },
-  svg("rect", { width, height, fill: ink("--ground") }), ...children);
+const sheet = (width, height, ...children) => ({ width, height, children });
+function captioned({ width, height, children }, caption) {
+  const wide = Math.max(width, Math.ceil(textWidth(caption, 12)) + 16), high = height + 24;
+  return svg("svg", { xmlns: "http://www.w3.org/2000/svg", width: wide, height: high, viewBox: `0 0 ${wide} ${high}`,
+    "font-family": "sans-serif", fill: ink("--text") },
+  svg("rect", { width: wide, height: high, fill: ink("--ground") }), ...children,
+  write(caption, "start", 12, { x: 8, y: height + 12 }));
+}
 const write = (text, anchor, size, place) => svg("text", { ...place, dy: ".35em", "text-anchor": anchor,
   "font-size": size }, text);
 function figureOfMap(map) {
@@ -253,7 +308,7 @@ function figureOfMap(map) {
 }
 function figureOfLines(map, row) {
   const height = Math.max(map.rows.length, map.columns.length) * ROW + 16, width = 560, left = 200, right = 360;
-  const place = n => n * ROW + ROW / 2 + 8, drawn = [], accent = ink("--accent");
+  const place = n => n * ROW + ROW / 2 + 8, drawn = [], accent = ink("--context");
   for (const from of row === undefined ? map.rows.keys() : [row]) {
     const weights = rowOf(map, from), peak = row === undefined ? map.peak : most(weights);
     for (const to of row === undefined ? largest(weights, FAINT) : weights.keys()) {

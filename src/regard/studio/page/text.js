@@ -1,5 +1,7 @@
 // Every text of the interface in English, and in Korean if it is translated. Views use only these keys; a test checks that none is missing.
 
+import { current } from "./address.js";
+
 export const TEXTS = {
   views: { en: "Views", ko: "화면" },
   view_runs: { en: "Runs", ko: "실행 목록" },
@@ -13,6 +15,7 @@ export const TEXTS = {
   hint_look: { en: "Where the model looked: attention weights, layer by layer and head by head.", ko: "모델이 어디를 보았는지, 층과 헤드별 어텐션 가중치를 보여 줍니다." },
   hint_steps: { en: "One attention, computed with the run's own numbers.", ko: "어텐션 하나를 모델의 실제 값으로 단계별로 계산합니다." },
   hint_beam: { en: "The beam search as a tree, step by step.", ko: "빔 탐색 과정을 트리로, 단계별로 보여 줍니다." },
+  hint_runs: { en: "Every run, as it was trained or is being trained.", ko: "학습되었거나 학습 중인 모든 실행입니다." },
   hint_errors: { en: "What goes wrong, and why: the reports of diagnose and evaluate, example by example.", ko: "무엇이 왜 틀렸는지 diagnose와 evaluate의 결과를 예제별로 보여 줍니다." },
   hint_compare: { en: "Several runs on one input, and the report of compare.", ko: "여러 모델을 한 입력에서 비교하고 compare 보고서를 보여 줍니다." },
   language: { en: "Language", ko: "언어" },
@@ -20,6 +23,9 @@ export const TEXTS = {
   theme_system: { en: "System", ko: "시스템" },
   theme_light: { en: "Light", ko: "밝게" },
   theme_dark: { en: "Dark", ko: "어둡게" },
+  controls: { en: "Controls", ko: "설정" },
+  present: { en: "Present", ko: "발표 화면" },
+  present_hint: { en: "The figure alone, on the whole screen; Escape ends it", ko: "그림만 화면 가득히 보여 줍니다. Esc 키로 끝냅니다." },
   no_server: { en: "The server does not answer. Is 'regard studio' still running?", ko: "서버가 응답하지 않습니다. 'regard studio'가 실행 중인지 확인하십시오." },
   token: { en: "Token", ko: "토큰" },
   token_title: { en: "A token is needed", ko: "토큰이 필요합니다" },
@@ -35,7 +41,7 @@ export const TEXTS = {
   progress: { en: "Progress", ko: "진행 상황" },
   cancel: { en: "Cancel", ko: "취소" },
   job_waiting: { en: "waiting for another job", ko: "다른 작업을 기다리는 중" },
-  work_out: { en: "Work out", ko: "계산하기" },
+  action_work_out: { en: "Work out", ko: "계산하기" },
   steps_empty: { en: "Nothing to work out yet", ko: "아직 계산할 것이 없습니다" },
   steps_empty_hint: { en: "Give an input above: one attention is computed here, number by number.", ko: "위에 입력을 쓰면 어텐션 하나가 숫자 하나하나까지 계산됩니다." },
   steps_none: { en: "This run has no attention", ko: "이 실행에는 어텐션이 없습니다" },
@@ -81,7 +87,7 @@ export const TEXTS = {
   beam_none: { en: "This run does not search", ko: "이 실행은 탐색을 하지 않습니다" },
   beam_none_hint: { en: "A beam search belongs to runs that write texts: choose one of them above.", ko: "빔 탐색은 텍스트를 생성하는 실행에만 있습니다. 위에서 다른 실행을 고르십시오." },
   beam_reference: { en: "Reference (empty: none)", ko: "참조 문장 (없으면 비워 두십시오)" },
-  beam_search: { en: "Search", ko: "탐색하기" },
+  action_search: { en: "Search", ko: "탐색하기" },
   beam_empty: { en: "No search yet", ko: "아직 탐색이 없습니다" },
   beam_empty_hint: { en: "Give an input above: the search for its output appears here as a tree.", ko: "위에 입력을 쓰면 출력을 찾는 과정이 트리로 나타납니다." },
   beam_step: { en: "Step {step} of {last}, open places {open}: {kept} kept, {finished} finished, {pruned} pruned.", ko: "{last}단계 중 {step}번째: 빈자리 {open}개, 남은 후보 {kept}개, 끝난 후보 {finished}개, 버린 후보 {pruned}개" },
@@ -156,6 +162,9 @@ export const TEXTS = {
   column_correct: { en: "Found", ko: "맞힌 토큰" },
   compare_few: { en: "There are no two runs of one task", ko: "같은 작업의 실행이 둘 이상 없습니다" },
   compare_few_hint: { en: "Train another one, or choose another task.", ko: "하나를 더 학습하거나 다른 작업을 고르십시오." },
+  compare_add: { en: "+ compare", ko: "+ 비교" },
+  compare_with: { en: "Add to the comparison", ko: "비교에 추가" },
+  compare_without: { en: "Compare without {run}", ko: "비교에서 {run} 빼기" },
   runs: { en: "Runs to compare", ko: "비교할 실행" },
   compare_report: { en: "Compare on a split", ko: "데이터로 비교하기" },
   compare_title: { en: "The report", ko: "보고서" },
@@ -169,7 +178,8 @@ export const TEXTS = {
   part_story: { en: "Story, a sentence a line", ko: "이야기 (한 줄에 한 문장)" },
   part_choices: { en: "Choices, one a line", ko: "보기 (한 줄에 하나)" },
   part_image: { en: "Image", ko: "이미지" },
-  look: { en: "Look", ko: "보기" },
+  image_kept: { en: "The server keeps the image until it ends; the address has its key.", ko: "서버가 끝날 때까지 이미지를 보관하며, 주소에는 그 키가 들어갑니다." },
+  action_look: { en: "Look", ko: "보기" },
   look_target: { en: "Output to explain (empty: what the run writes)", ko: "설명할 출력 (비워 두면 모델의 출력)" },
   look_show: { en: "Show", ko: "볼 것" },
   look_alignment: { en: "Attention over the source", ko: "원문에 대한 어텐션" },
@@ -192,6 +202,9 @@ export const TEXTS = {
   draw_as: { en: "Drawn as", ko: "그림" },
   draw_map: { en: "Heat map", ko: "히트맵" },
   draw_lines: { en: "Lines", ko: "선" },
+  scale_by: { en: "Scale", ko: "색 기준" },
+  scale_whole: { en: "Whole map", ko: "전체" },
+  scale_row: { en: "By row", ko: "행별" },
   all_heads: { en: "All heads", ko: "모든 헤드" },
   all_heads_hint: { en: "A row for each layer. Choose a picture to see it large.", ko: "한 줄이 한 층입니다. 그림을 고르면 크게 볼 수 있습니다." },
   layer_head: { en: "layer {layer}, head {head}", ko: "층 {layer}, 헤드 {head}" },
@@ -202,6 +215,7 @@ export const TEXTS = {
   looked_from: { en: "{word} was looked at by {others}", ko: "{word} ← {others}" },
   hover_hint: { en: "Point at a word or a cell, or move the slider: the stronger the shade, the more was read of it.", ko: "단어나 칸을 가리키거나 슬라이더를 움직이십시오. 색이 진할수록 많이 주목한 것입니다." },
   scale: { en: "From 0 to {peak}, the strongest shade.", ko: "0에서 {peak}까지이며, 가장 진한 색이 {peak}입니다." },
+  scale_rows: { en: "Each row from 0 to its own largest weight, the strongest shade.", ko: "행마다 0에서 그 행의 가장 큰 가중치까지이며, 가장 큰 값이 가장 진합니다." },
   scale_masks: { en: "Blue: may be looked at. White: hidden.", ko: "파란 칸은 볼 수 있고 흰 칸은 가려져 있습니다." },
   scale_positions: { en: "A row for each position, a column for each dimension.", ko: "행은 위치, 열은 차원입니다." },
   scale_signed: { en: "From -{peak} in orange to {peak} in blue.", ko: "주황 -{peak}에서 파랑 {peak}까지입니다." },
@@ -211,7 +225,7 @@ export const TEXTS = {
   look_empty: { en: "Nothing to show yet", ko: "아직 볼 것이 없습니다" },
   look_empty_plain: { en: "This run has no attention. Give an input above: how the answer depends on each word, or its likeliest tokens, appear here.", ko: "이 실행에는 어텐션이 없습니다. 위에 입력을 쓰면 답이 각 단어에 의존하는 정도나 확률이 높은 토큰이 여기에 나타납니다." },
   look_empty_hint: { en: "Give an input above: the attention of the model appears here.", ko: "위에 입력을 쓰면 모델의 어텐션이 여기에 나타납니다." },
-  answer: { en: "Answer", ko: "답하기" },
+  action_answer: { en: "Answer", ko: "답하기" },
   mode: { en: "Mode", ko: "방식" },
   mode_one: { en: "One input", ko: "입력 하나" },
   mode_chat: { en: "Chat", ko: "대화" },
@@ -222,6 +236,7 @@ export const TEXTS = {
   chat_clear: { en: "Clear the history", ko: "대화 지우기" },
   examples: { en: "Examples", ko: "예" },
   example: { en: "Example {n}", ko: "예 {n}" },
+  begin: { en: "Begin", ko: "시작하기" },
   search_options: { en: "Search", ko: "탐색" },
   search_beam: { en: "Beam", ko: "빔 크기" },
   search_nbest: { en: "Outputs", ko: "출력 수" },
@@ -242,9 +257,19 @@ export const TEXTS = {
   look_at_it: { en: "See its attention", ko: "어텐션 보기" },
   try_empty: { en: "No answer yet", ko: "아직 답이 없습니다" },
   try_empty_hint: { en: "Write an input above, or choose an example.", ko: "위에 입력을 쓰거나 예를 고르십시오." },
-  runs_hint: { en: "Every run, as it was trained or is being trained.", ko: "학습되었거나 학습 중인 모든 실행입니다." },
   name: { en: "Name", ko: "이름" },
   task: { en: "Task", ko: "작업" },
+  task_translation: { en: "translation", ko: "번역" },
+  task_summarization: { en: "summarization", ko: "요약" },
+  task_captioning: { en: "image captioning", ko: "이미지 설명" },
+  task_language_modeling: { en: "language modelling", ko: "언어 모델링" },
+  task_masked_language_modeling: { en: "masked language modelling", ko: "마스크 언어 모델링" },
+  task_story_answering: { en: "questions about stories", ko: "이야기 질의응답" },
+  task_classification: { en: "classification", ko: "분류" },
+  task_regression: { en: "regression", ko: "회귀" },
+  task_multiple_choice: { en: "multiple choice", ko: "객관식" },
+  task_tagging: { en: "tagging", ko: "태깅" },
+  task_question_answering: { en: "question answering", ko: "질의응답" },
   model: { en: "Model", ko: "모델" },
   parameters: { en: "Parameters", ko: "매개변수 수" },
   parameter_count: { en: "{count} parameters", ko: "매개변수 {count}개" },
@@ -287,9 +312,10 @@ export const TEXTS = {
 };
 
 const LANGUAGES = ["en", "ko"], KEPT = "regard-language";
+// That of the address, so that a link is read as it was written; else the reader's choice, else the browser's.
 export function language() {
-  const wanted = localStorage.getItem(KEPT) || navigator.language.slice(0, 2);
-  return LANGUAGES.includes(wanted) ? wanted : "en";
+  const wanted = [current().params.lang, localStorage.getItem(KEPT), navigator.language.slice(0, 2)];
+  return wanted.find(one => LANGUAGES.includes(one)) || "en";
 }
 export const setLanguage = name => localStorage.setItem(KEPT, name);
 

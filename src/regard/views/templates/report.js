@@ -205,7 +205,9 @@ function rgb(name) {
 }
 function layout(map) {
   const { rows, columns } = map, crowded = columns.filter(Boolean).length * 2 > columns.length;
-  const cell = Math.max(crowded ? 3 : 7, Math.min(map.widest || 28, Math.floor(960 / Math.max(rows.length, columns.length))));
+  const room = map.room || { width: 960, height: 960 }; // of the cells, without their labels
+  const fitting = Math.floor(Math.min(room.width / columns.length, room.height / rows.length));
+  const cell = Math.max(crowded ? 3 : 7, Math.min(map.widest || 28, fitting));
   const font = Math.max(11, Math.min(15, Math.floor(0.6 * cell))), labelled = cell >= 11 || !crowded;
   const widest = texts => labelled ? Math.max(...texts.map(text => textWidth(text, font))) : 0;
   const flat = !crowded || widest(columns) <= cell;

@@ -2,38 +2,40 @@
 /* global drawFigure */
 
 import { keep } from "../address.js";
-import { get, post, runPath } from "../api.js";
+import { post, runPath } from "../api.js";
 import { empty, h, labelled, select } from "../dom.js";
-import { busy, chooseRun, inputFields, untilLeft } from "../parts.js";
+import { icon } from "../icons.js";
+import { shownToken } from "../heat.js";
+import { busy, untilLeft } from "../parts.js";
 import { table } from "../reports.js";
 import { t } from "../text.js";
 
 const NORMALISATIONS = ["none", "mean", "wu", "reward"], PAUSE = 900;
 
-export async function render(root, params) {
-  const run = await chooseRun(root, params);
-  if (!run) return;
-  const facts = await get(runPath(run.name)), signal = untilLeft(), own = facts.recipe.search || {};
-  if (!facts.writes) return root.append(empty(t("beam_none"), t("beam_none_hint")));
-  const fields = inputFields(facts, params.text || facts.examples?.[0] || "");
+export const ACTION = "search";
+
+export async function render({ stage, controls, onsubmit, run, facts, fields, params }) {
+  const signal = untilLeft(), own = facts.recipe.search || {};
+  if (!facts.writes) return void stage.append(empty(t("beam_none"), t("beam_none_hint")));
   const numberField = (name, most) => h("input", { type: "number", min: name === "beam" ? 1 : 0, max: most, step: name === "beam" ? 1 : "any", value: params[name] || own[name] });
   const beam = numberField("beam", 16), penalty = numberField("length_penalty", 10);
-  const reference = h("input", { value: params.reference || "", spellcheck: "false" });
+  const reference = h("input", { value: params.reference || "", spellcheck: "false", oninput: () => keep({ reference: reference.value }) });
   const normalisation = select(NORMALISATIONS.map(name => [name, t(`normalisation_${name}`)]), params.normalisation || own.normalisation || "mean", () => show());
   const place = h("div", { class: "results" });
   let step = Number(params.step) || Infinity, playing = 0;
   beam.addEventListener("change", () => show());
   penalty.addEventListener("change", () => show());
-  root.append(h("form", { class: "stack", onsubmit: event => { event.preventDefault(); step = Infinity; show(); } }, fields.element,
-    facts.writes === "target" && labelled(t("beam_reference"), reference),
-    h("div", { class: "controls" }, labelled(t("search_beam"), beam), labelled(t("normalisation"), normalisation), labelled(t("search_length_penalty"), penalty)),
-    h("button", { class: "primary" }, t("beam_search"))), place);
+  reference.addEventListener("change", () => show());
+  controls.append(labelled(t("search_beam"), beam), labelled(t("normalisation"), normalisation), labelled(t("search_length_penalty"), penalty),
+    facts.writes === "target" ? labelled(t("beam_reference"), reference) : "");
+  stage.append(place);
+  onsubmit(() => { step = Infinity; return show(); });
   signal.addEventListener("abort", () => clearInterval(playing));
 
   async function show() {
     const input = fields.value();
     if (!input) return place.replaceChildren(empty(t("beam_empty"), t("beam_empty_hint")));
-    keep({ run: run.name, text: fields.text(), beam: beam.value, length_penalty: penalty.value, normalisation: normalisation.value, reference: reference.value });
+    keep({ beam: beam.value, length_penalty: penalty.value, normalisation: normalisation.value, reference: reference.value });
     penalty.disabled = normalisation.value === "none"; // which has none
     const asked = { input, beam: Number(beam.value) || null, length_penalty: penalty.disabled || penalty.value === "" ? null : Number(penalty.value),
       normalisation: normalisation.value, reference: reference.value.trim() || null };
@@ -43,13 +45,14 @@ export async function render(root, params) {
   function draw(found) {
     clearInterval(playing); // it played another tree
     const [record] = found.inputs, [{ parts: [tree] }] = found.report.sections, last = record.steps.length;
-    const figure = h("figure", { class: "tree", tabindex: 0, role: "group", "aria-label": t("tree"), onkeydown: keys });
-    const told = h("p", { role: "status", class: "told" });
+    const figure = h("figure", { class: "tree", tabindex: 0, "data-arrows": "", role: "group", "aria-label": t("tree"), onkeydown: keys });
+    const told = h("p", { role: "status", class: "told claim" });
     drawFigure(figure, { ...tree, title: t("tree") });
     const groups = [...figure.querySelectorAll(".branch")];
     const acts = { first: () => move(1), previous: () => move(step - 1), play, next: () => move(step + 1), last: () => move(last) };
     const names = { first: t("first"), previous: t("previous"), play: t("play"), next: t("next"), last: t("last") };
-    const buttons = Object.entries(acts).map(([name, act]) => h("button", { type: "button", onclick: () => { clearInterval(playing); act(); } }, names[name]));
+    const buttons = Object.entries(acts).map(([name, act]) => h("button", { type: "button", "aria-label": names[name], "data-tip": names[name], class: name === "play" ? "primary" : null,
+      onclick: () => { clearInterval(playing); act(); } }, icon(name)));
     function move(to) {
       step = Math.max(1, Math.min(last, to));
       groups.forEach(group => group.classList.toggle("later", Number(group.dataset.depth) > step));
@@ -72,7 +75,7 @@ export async function render(root, params) {
       clearInterval(playing);
       move(to);
     }
-    place.replaceChildren(...[h("div", { class: "buttons", role: "group", "aria-label": t("search_steps"), onkeydown: keys }, buttons), told, figure,
+    place.replaceChildren(...[told, figure, h("div", { class: "film", role: "group", "aria-label": t("search_steps"), onkeydown: keys }, buttons),
       found.reference && h("p", { class: found.reference.outcome.kind === "finished" ? "good" : "bad" }, outcome(found.reference)), h("p", { class: "muted" }, t("tree_hint")), ...rankings(record, found.reference)].filter(Boolean));
     move(step);
   }
@@ -81,7 +84,7 @@ export async function render(root, params) {
 
 function outcome({ outcome: { kind, step, token, rank, slots }, score, objective }) {
   const scores = t("reference_scores", { score: score.toFixed(3), objective: objective.toFixed(3) });
-  return `${t(`reference_${kind}`, { step, token: token === "</s>" ? "⏎" : token.replaceAll("▁", "_"), rank: rank ?? "–", slots })} ${scores}`;
+  return `${t(`reference_${kind}`, { step, token: shownToken(token), rank: rank ?? "–", slots })} ${scores}`;
 }
 
 // Side by side: by log P alone, and by the objective, which also counts the length.

@@ -1,27 +1,27 @@
 // What goes wrong: `diagnose` for runs that write texts, `evaluate` and its predictions for the others.
 
 import { address, keep } from "../address.js";
-import { get, runPath } from "../api.js";
+import { runPath } from "../api.js";
 import { empty, h, labelled, problem, select } from "../dom.js";
-import { chooseRun, figures, untilLeft } from "../parts.js";
+import { figures, untilLeft } from "../parts.js";
 import { job, reportOf, table } from "../reports.js";
 import { t } from "../text.js";
 
 const MOST = 500; // rows that are drawn at once
 const COLUMNS = ["input", "context", "label", "expected", "output", "error", "f1", "perplexity", "masked", "correct"]; // of predictions, where they have them
 
-export async function render(root, params) {
-  const run = await chooseRun(root, params);
-  if (!run) return;
-  const facts = await get(runPath(run.name)), signal = untilLeft(), writes = facts.writes === "target";
+export async function render({ stage, controls, run, facts, params }) {
+  const signal = untilLeft(), writes = facts.writes === "target";
   const limit = h("input", { type: "number", min: 1, max: 10000, value: params.limit || 200 });
   const beam = h("input", { type: "number", min: 1, max: 64, value: params.beam || facts.recipe.search?.beam });
   const sweep = h("input", { type: "checkbox", checked: params.sweep === "1" });
   const split = select(["", "test", "validation", "train"].map(name => [name, t(`split_${name || "usual"}`)]), params.split || "", () => {});
   const start = h("button", { class: "primary" }, writes ? t("diagnose") : t("evaluate"));
-  const place = h("div", { class: "results" }, empty(t("errors_empty"), writes ? t("errors_empty_diagnose") : t("errors_empty_evaluate")));
-  root.append(h("form", { class: "controls", onsubmit: event => { event.preventDefault(); begin(); } }, labelled(t("split"), split),
-    writes && labelled(t("sentences"), limit), writes && labelled(t("search_beam"), beam), writes && h("label", { class: "tick" }, sweep, t("sweep")), start), place);
+  const place = h("div", { class: "results" }, empty(t("errors_empty"), writes ? t("errors_empty_diagnose") : t("errors_empty_evaluate"),
+    h("button", { type: "button", class: "primary", onclick: () => begin() }, t("begin"))));
+  controls.append(h("form", { class: "stack", onsubmit: event => { event.preventDefault(); begin(); } }, labelled(t("split"), split),
+    writes && labelled(t("sentences"), limit), writes && labelled(t("search_beam"), beam), writes && h("label", { class: "tick" }, sweep, t("sweep")), start));
+  stage.append(place);
 
   async function begin(id) {
     const asked = { split: split.value || null, ...(writes ? { limit: Number(limit.value), beam: Number(beam.value) || null, sweep: sweep.checked ? [1, 2, 3, 5, 10] : [] } : {}) };
@@ -29,7 +29,7 @@ export async function render(root, params) {
     try {
       const found = await job(place, runPath(run.name, writes ? "diagnose" : "evaluate"), asked, id, signal);
       if (!found) return;
-      keep({ run: run.name, job: found.id, split: split.value, ...(writes ? { limit: limit.value, beam: beam.value, sweep: sweep.checked ? "1" : "" } : {}) });
+      keep({ job: found.id, split: split.value, ...(writes ? { limit: limit.value, beam: beam.value, sweep: sweep.checked ? "1" : "" } : {}) });
       place.replaceChildren(...(writes ? diagnosed(found) : evaluated(found)));
     } catch (error) {
       if (error.name === "AbortError") return;

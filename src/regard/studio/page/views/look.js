@@ -4,71 +4,115 @@
 import { keep } from "../address.js";
 import { post, runPath } from "../api.js";
 import { choice, download, empty, h, labelled, select } from "../dom.js";
-import { columnOf, figure, heatMap, largest, lines, png, regions, rowOf, smallHeads, svgText, unpacked, words } from "../heat.js";
-import { busy, explainedInput, untilLeft } from "../parts.js";
+import { columnOf, figure, fitted, heatMap, largest, lines, png, regions, rowOf, smallHeads, svgText, unpacked, words } from "../heat.js";
+import { busy, targetField, untilLeft } from "../parts.js";
 import { partOf } from "../reports.js";
 import { t } from "../text.js";
 
+export const ACTION = "look";
 const WORDED = ["alignment", "encoder", "decoder", "hops"], UNITS = ["alignment", "encoder", "decoder", "masks"];
 const LEFT_OUT = ["heads"]; // the small pictures show every head
+const BELOW = 250; // pixels that the claim above a figure, and what stands below it, take of the window
 
-export async function render(root, params) {
-  const chosen = await explainedInput(root, params), signal = untilLeft();
-  if (!chosen) return;
-  const { run, facts, fields, target, form } = chosen;
-  const { view, layer = "mean", head = "mean", units = "tokens", draw = "map", rollout = "", word } = params;
-  const state = { view, layer, head, units, draw, rollout, word };
-  const place = h("div", { class: "results", "aria-live": "off" });
+export async function render({ stage, controls, onsubmit, run, facts, fields, params }) {
+  const signal = untilLeft(), target = targetField(facts, params);
+  const { view, layer = "mean", head = "mean", units = "tokens", draw = "map", scale = "whole", rollout = "", word } = params;
+  const state = { view, layer, head, units, draw, scale, rollout, word };
+  const place = h("div", { class: "results", "aria-live": "off" }), own = h("div", { class: "stack" });
   const anew = { view: undefined, word: undefined, layer: "mean", head: "mean" };
-  root.append(form(t("look"), () => show(anew)), place);
+  let shown = null;
+  stage.append(place);
+  controls.append(own, target.element || "");
+  onsubmit(() => show(anew));
 
   async function show(changes = {}) {
     Object.assign(state, changes);
     const input = fields.value();
-    keep({ run: run.name, text: fields.text(), target: target.value, ...state });
-    if (!input.length) return place.replaceChildren(empty(t("look_empty"), facts.attends ? t("look_empty_hint") : t("look_empty_plain")));
+    keep(state);
+    if (!input.length) {
+      own.replaceChildren();
+      return place.replaceChildren(empty(t("look_empty"), facts.attends ? t("look_empty_hint") : t("look_empty_plain")));
+    }
     const level = value => value === "mean" ? value : Number(value);
     await busy(place, async () => {
-      const rolled = Boolean(state.rollout), answer = await post(runPath(run.name, "attention"), {
-        input, target: target.value || null, view: state.view || null, layer: level(state.layer),
+      const rolled = Boolean(state.rollout);
+      shown = await post(runPath(run.name, "attention"), {
+        input, target: target.value() || null, view: state.view || null, layer: level(state.layer),
         head: rolled ? "mean" : level(state.head), rollout: rolled, words: state.units === "words", heads: true,
       }, signal);
-      state.view = answer.view;
-      const bar = document.activeElement?.closest?.("[data-control]")?.dataset.control;
-      place.replaceChildren(...drawn(answer));
-      if (bar) place.querySelector(`[data-control=${bar}] :is(select, input, [aria-checked=true], [aria-pressed=true])`)?.focus();
+      state.view = shown.view;
+      redrawn();
     });
   }
+  // What the server has answered, drawn again: with another choice, or in a window of another size.
+  function redrawn(changes = {}) {
+    Object.assign(state, changes);
+    keep(state);
+    if (!shown) return;
+    const control = document.activeElement?.closest?.("[data-control]")?.dataset.control;
+    const [figure, rail] = drawn(shown);
+    place.replaceChildren(...figure.filter(Boolean));
+    own.replaceChildren(...rail.filter(Boolean));
+    if (control) own.querySelector(`[data-control=${control}] :is(select, input, [aria-checked=true], [aria-pressed=true])`)?.focus();
+  }
+  addEventListener("resized", () => redrawn(), { signal });
 
-  // ------------------------------------------------------------------------------------------------ what is shown
+  // ------------------------------------------------------------------------------------------------ the controls
 
-  function controls(answer) {
-    const named = (name, element) => h("div", { "data-control": name }, element);
-    const change = key => value => show({ [key]: value });
+  const named = (name, element) => h("div", { "data-control": name }, element);
+  function choosers(answer) {
+    const change = key => value => show({ [key]: value }), turn = key => value => redrawn({ [key]: value });
     const list = (key, text, options) => named(key, labelled(text, select(options, state[key], change(key))));
-    const buttons = (key, text, options) => named(key,
-      h("div", { class: "field" }, h("span", {}, text), choice(text, options, state[key], change(key))));
+    const buttons = (key, text, options, act) => named(key,
+      h("div", { class: "field" }, h("span", {}, text), choice(text, options, state[key], act)));
     const levels = count => [["mean", t("mean")], ...[...Array(count).keys()].map(n => [String(n + 1), String(n + 1)])];
     const title = view => view === "alignment" && answer.picture ? t("look_regions") : t(`look_${view}`);
     const views = answer.views.filter(view => !LEFT_OUT.includes(view)).map(view => [view, title(view)]);
-    const turn = view => show({ ...anew, view, rollout: "" });
     const tick = h("input", { type: "checkbox", checked: Boolean(state.rollout),
       onchange: () => show({ rollout: tick.checked ? "1" : "", head: "mean" }) });
-    return h("div", { class: "controls" },
-      named("view", labelled(t("look_show"), select(views, answer.view, turn))),
-      answer.layers > 1 && list("layer", t("layer"), levels(answer.layers)),
-      answer.heads > 1 && !state.rollout && list("head", t("head"), levels(answer.heads)),
+    const worded = WORDED.includes(answer.view);
+    return [
+      named("view", labelled(t("look_show"), select(views, answer.view, view => show({ ...anew, view, rollout: "" })))),
+      h("div", { class: "pair" }, answer.layers > 1 && list("layer", t("layer"), levels(answer.layers)),
+        answer.heads > 1 && !state.rollout && list("head", t("head"), levels(answer.heads))),
       answer.rollout && named("rollout", h("label", { class: "tick" }, tick, t("rollout"))),
-      UNITS.includes(answer.view) && buttons("units", t("units"), [["tokens", t("tokens")], ["words", t("words")]]),
-      WORDED.includes(answer.view) && buttons("draw", t("draw_as"), [["map", t("draw_map")],
-        ["lines", t("draw_lines")]]));
+      worded && buttons("scale", t("scale_by"), [["whole", t("scale_whole")], ["row", t("scale_row")]], turn("scale")),
+      worded && buttons("draw", t("draw_as"), [["map", t("draw_map")], ["lines", t("draw_lines")]], turn("draw")),
+      UNITS.includes(answer.view) && buttons("units", t("units"), [["tokens", t("tokens")], ["words", t("words")]], change("units")),
+    ];
+  }
+  function heads(answer) {
+    if (answer.layers * answer.heads <= 1) return null;
+    const choose = (layer, head) => show({ layer: String(layer), head: String(head), rollout: "" });
+    return h("section", { "data-control": "heads" }, h("h2", {}, t("all_heads")),
+      smallHeads(answer.small, answer.layers, answer.heads, state, choose), h("p", { class: "muted" }, t("all_heads_hint")));
+  }
+  function saves(map, name, asLines, row) {
+    const caption = [run.name, titleOf(map), scaleOf(map)].filter(Boolean).join(" · ");
+    const made = () => figure({ ...map, room: undefined }, asLines, row(), caption);
+    const save = (text, work) => h("button", { type: "button", onclick: work }, text);
+    return h("div", { class: "buttons" },
+      save(t("save_svg"), () => download(`${name}.svg`, svgText(made()), "image/svg+xml")),
+      save(t("save_png"), async () => download(`${name}.png`, await png(made()))));
+  }
+  const titleOf = map => map.title || t(`look_${state.view}`);
+  function scaleOf(map) {
+    const peak = number(map.peak);
+    if (state.view === "masks") return t("scale_masks");
+    if (map.byRow) return t("scale_rows");
+    return [state.view === "positions" && t("scale_positions"), map.signed ? t("scale_signed", { peak }) : t("scale", { peak })].filter(Boolean).join(" ");
   }
 
+  // -------------------------------------------------------------------------------------------------- the figure
+
+  // [the figure and what stands around it, what stands in the rail]
   function drawn(answer) {
-    const output = answer.output && h("p", {}, h("span", { class: "muted" }, `${t("output")}: `), answer.output);
-    if (!answer.map) return [controls(answer), output, ...answer.figures.map(partOf)].filter(Boolean);
-    const map = unpacked(answer.map, fields.parts().image), width = Math.min(1240, root.clientWidth || 800);
-    const worded = WORDED.includes(answer.view), asLines = worded && state.draw === "lines", parts = [];
+    const output = answer.output && h("p", { class: "muted" }, `${t("output")}: `, h("b", { class: "asks" }, answer.output));
+    if (!answer.map) return [[output, ...answer.figures.map(partOf)], choosers(answer)];
+    const worded = WORDED.includes(answer.view), asLines = worded && state.draw === "lines";
+    const width = Math.max(240, stage.clientWidth - 48), whole = unpacked(answer.map, fields.parts().image);
+    const map = { ...fitted(whole, width, Math.max(300, innerHeight - BELOW)), byRow: worded && state.scale === "row" };
+    const parts = [], others = answer.others.map(one => unpacked(one));
     let fixed = worded && (state.word !== undefined || !asLines) ? { row: Math.min(Number(state.word) || 0, map.rows.length - 1) } : {};
     let chosen = fixed, waiting = false;
     function pick(choice = fixed) { // at most once a frame; what is fixed comes back when the pointer leaves
@@ -76,14 +120,13 @@ export async function render(root, params) {
       if (!waiting) requestAnimationFrame(() => { waiting = false; light(); });
       waiting = true;
     }
-    const large = asLines ? lines(map, Math.min(640, width), pick) : heatMap(map, pick);
-    parts.push(large);
-    const slider = h("input", { type: "range", min: 0, max: map.rows.length - 1, value: 0,
+    parts.push(asLines ? lines(map, Math.min(900, width), innerHeight - BELOW, pick) : heatMap(map, pick));
+    if (answer.picture) parts.push(regions(answer.picture, map));
+    const slider = h("input", { type: "range", min: 0, max: map.rows.length - 1, value: 0, "data-arrows": "",
       oninput: () => { fixed = { row: Number(slider.value) }; pick(); }, onchange: () => { state.word = slider.value; keep(state); } });
-    const told = h("output", { class: "told" });
+    const told = h("output", { class: "told claim" });
     const from = worded && words(map.rows, t("looking_from"), width, row => pick({ row }));
     const to = worded && !answer.picture && words(map.columns, t("looking_at"), width, column => pick({ column }));
-    if (answer.picture) parts.push(regions(answer.picture, map));
     function light() {
       const { row, column } = chosen, inRow = row !== undefined, inColumn = !inRow && column !== undefined;
       parts.forEach(part => part.select(chosen));
@@ -97,28 +140,17 @@ export async function render(root, params) {
       slider.setAttribute("aria-valuetext", told.textContent);
     }
     light();
-    const name = `${run.name}-${answer.view}`, peak = number(map.peak);
-    const save = (text, work) => h("button", { type: "button", onclick: work }, text);
-    const saves = (map, name) => h("div", { class: "buttons" },
-      save(t("save_svg"), () => download(`${name}.svg`, svgText(figure(map, asLines, fixed.row)), "image/svg+xml")),
-      save(t("save_png"), async () => download(`${name}.png`, await png(figure(map, asLines, fixed.row)))));
-    const title = one => answer.view === "masks" && h("h3", {}, one.name);
-    const others = answer.others.map((one, n) => h("div", {}, title(one), heatMap(unpacked(one), () => {}).element,
-      saves(unpacked(one), `${name}-${n + 2}`)));
-    const scale = { masks: t("scale_masks"), positions: t("scale_positions") }[answer.view] || "";
+    const name = `${run.name}-${answer.view}`, title = one => answer.view === "masks" && h("h3", {}, one.name);
     const strip = (title, part) => part && h("div", {}, h("h3", {}, title), part.element);
-    const choose = (layer, head) => show({ layer: String(layer), head: String(head), rollout: "" });
-    return [controls(answer), output,
-      worded && h("p", { class: "muted" }, t("hover_hint")),
-      worded && h("div", { class: "two" }, labelled(t("looking"), slider), told),
-      strip(t("looking_from"), from), strip(t("looking_at"), to),
+    const alone = others.map((one, n) => h("div", {}, title(answer.others[n]), heatMap(one, () => {}).element,
+      saves(one, `${name}-${n + 2}`, false, () => undefined)));
+    return [[worded && told, output,
       h("div", { class: "panels" }, h("div", {}, title(answer.map), h("div", { class: "panels" }, parts.map(part => part.element)),
-        h("p", { class: "muted" }, scale, " ", answer.view !== "masks" && (map.signed ? t("scale_signed", { peak }) : t("scale", { peak }))),
-        saves(map, name)), others,
-        answer.layers * answer.heads > 1 && h("section", { "data-control": "heads" }, h("h3", {}, t("all_heads")),
-          h("p", { class: "muted" }, t("all_heads_hint")), smallHeads(answer.small, answer.layers, answer.heads, state,
-            choose))),
-    ].filter(Boolean);
+        h("p", { class: "muted" }, scaleOf(map)), alone.length > 0 && saves(map, name, asLines, () => fixed.row)), alone),
+      worded && h("div", { class: "film" }, labelled(t("looking"), slider)),
+      !asLines && strip(t("looking_from"), from), !asLines && strip(t("looking_at"), to)],
+    [...choosers(answer), heads(answer), worded && h("p", { class: "muted" }, t("hover_hint")),
+      !alone.length && saves(map, name, asLines, () => fixed.row)]];
   }
   await show();
 }

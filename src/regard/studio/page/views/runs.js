@@ -3,23 +3,27 @@
 
 import { address, go } from "../address.js";
 import { get, post, runPath } from "../api.js";
-import { choice, empty, h, labelled, problem, redraw, select, svg } from "../dom.js";
-import { figures, poll, untilLeft } from "../parts.js";
+import { choice, h, labelled, problem, redraw, select, svg } from "../dom.js";
+import { icon } from "../icons.js";
+import { figures, noRuns, poll, untilLeft } from "../parts.js";
 import { job, table } from "../reports.js";
 import { language, t } from "../text.js";
 
 const VIEWS = ["try", "look", "steps", "beam", "errors", "compare"];
 
-export async function render(root, params) {
-  if (params.run) return renderRun(root, params.run);
-  if (params.new) return renderForm(root, params);
+export const NEEDS_NO_RUN = true;
+
+export async function render(frame) {
+  const { stage, controls, params } = frame;
+  if (params.new) return renderForm(frame);
+  controls.append(h("a", { class: "button primary", href: address("runs", { new: 1 }) }, icon("new"), t("train_new")));
+  if (params.run && !params.all) return renderRun(frame);
   const table = h("div", { class: "wide" });
-  root.append(h("h1", {}, t("view_runs")), h("p", { class: "muted" }, t("runs_hint")),
-    h("p", {}, h("a", { class: "button primary", href: address("runs", { new: 1 }) }, t("train_new"))), table);
+  stage.append(table);
   let shown = "";
   async function draw() {
     const runs = await get("/trainings"), now = JSON.stringify(runs);
-    if (now !== shown) redraw(table, runs.length ? listed(runs) : empty(t("no_runs"), t("no_runs_hint")));
+    if (now !== shown) redraw(table, runs.length ? listed(runs) : noRuns());
     shown = now;
   }
   await draw();
@@ -44,7 +48,7 @@ function row(run) {
   const name = h("th", { scope: "row" }, h("a", { href: address("runs", { run: run.name }) }, run.name));
   if (run.error) return h("tr", {}, name, h("td", { colspan: 7, class: "bad" }, run.error));
   const [best] = run.metrics || [], metric = best && Object.entries(best).find(([key]) => key !== "step");
-  return h("tr", {}, name, h("td", {}, run.task || ""), h("td", {}, run.model || ""),
+  return h("tr", {}, name, h("td", {}, run.task ? t(`task_${run.task}`) : ""), h("td", {}, run.model || ""),
     h("td", { class: "number" }, run.parameters ? figures(run.parameters) : ""),
     h("td", {}, metric ? `${metric[0]} ${number(metric[1])}` : ""), h("td", {}, sparkline(run.curves)),
     h("td", { class: run.state === "training" ? "good" : run.state === "failed" ? "bad" : "" }, stateText(run),
@@ -68,10 +72,12 @@ function sparkline(curves) {
 
 // --------------------------------------------------------------------------------------------------------- one run
 
-async function renderRun(root, name) {
-  const place = h("div");
-  root.append(h("p", {}, h("a", { href: address("runs") }, `← ${t("back")}`)), h("h1", {}, name), place);
-  const said = h("div");
+async function renderRun({ stage, controls, heading, hint, params: { run: name } }) {
+  const place = h("div", { class: "results" }), about = h("div", { class: "stack" }), said = h("div");
+  heading.textContent = name;
+  hint.replaceChildren(h("a", { href: address("runs", { all: 1 }) }, `← ${t("back")}`));
+  controls.prepend(about);
+  stage.append(place);
   let live = true;
   const act = verb => async () => {
     try {
@@ -90,14 +96,15 @@ async function renderRun(root, name) {
     const size = parameters && t("parameter_count", { count: figures(parameters) });
     const button = (verb, text) => h("button", { type: "button", onclick: act(verb) }, text);
     const link = view => h("a", { class: "button", href: address(view, { run: name }) }, t(`view_${view}`));
-    redraw(place, ...[
-      h("p", {}, [facts.task, facts.model, size].filter(Boolean).join(" · ")),
+    redraw(about, ...[
+      h("p", {}, [facts.task && t(`task_${facts.task}`), facts.model, size].filter(Boolean).join(" · ")),
       h("p", {}, h("b", { class: { failed: "bad", stopped: "muted" }[run.state] || "good" }, stateText(run)),
         run.step ? ` · ${stepText(run)}` : "",
         speed ? ` · ${t("per_second", { count: figures(Math.round(speed)) })}` : ""),
-      ...[run.message, facts.error].filter(Boolean).map(text => h("p", { class: "problem", role: "alert" }, text)),
       h("div", { class: "buttons" }, run.ours && button("stop", t("stop")),
-        run.state === "stopped" && there && button("resume", t("resume")), parameters && VIEWS.map(link)),
+        run.state === "stopped" && there && button("resume", t("resume"))),
+      parameters && h("div", { class: "buttons" }, VIEWS.map(link))].filter(Boolean));
+    redraw(place, ...[...[run.message, facts.error].filter(Boolean).map(text => h("p", { class: "problem", role: "alert" }, text)),
       said, live && !run.step && h("p", { class: "muted" }, t("waiting_data")), curves(run), metrics(run), samples(run),
       facts.recipe && h("details", {}, h("summary", {}, t("recipe")),
         h("pre", { tabindex: 0 }, JSON.stringify(facts.recipe, null, 1)))].filter(Boolean));
@@ -107,7 +114,7 @@ async function renderRun(root, name) {
 }
 function curves(run) {
   const named = [[run.curves?.train, t("training_loss")], [run.curves?.validation, t("validation_loss")]];
-  const series = named.filter(([one]) => one?.loss?.length)
+  const series = named.filter(([one]) => one?.loss?.length > 1) // one point is not a curve
     .map(([one, name]) => ({ name, x: one.step, y: one.loss, low: null, high: null }));
   if (!series.length) return null;
   const figure = h("figure"), labels = { title: t("curve"), x_label: t("training_steps"), y_label: t("loss") };
@@ -132,15 +139,26 @@ function samples(run) {
 
 // ------------------------------------------------------------------------------------------------------------ form
 
-async function renderForm(root, params) {
-  const recipes = await get("/recipes"), from = params.from || "recipe", said = h("div");
-  const recipe = h("textarea", { class: "code", rows: 14, spellcheck: "false", onchange: () => drawFields() });
-  const fields = h("div", { class: "controls grid" });
+// What was typed into the form: it outlives the view, the language and the colours.
+const draft = { recipe: "", name: "", shipped: "dates", files: [], values: {}, from: "recipe" };
+
+async function renderForm({ stage, controls, heading, hint, params }) {
+  const recipes = await get("/recipes"), from = draft.from = params.from || draft.from, said = h("div"), left = untilLeft();
+  if (params.recipe in recipes) Object.assign(draft, { shipped: params.recipe, recipe: "" });
+  const recipe = h("textarea", { class: "code", rows: 14, spellcheck: "false", value: draft.recipe,
+    oninput: () => { draft.recipe = recipe.value; }, onchange: () => drawFields() });
+  const fields = h("div", { class: "controls grid" }), start = h("button", { class: "primary" }, t("train"));
   const name = h("input", { required: true, pattern: "[\\p{L}\\p{N}][\\p{L}\\p{N}_.\\-]{0,63}",
-    value: params.name || "" });
-  const left = untilLeft();
-  let files = [], own = {};
-  const fail = error => said.replaceChildren(problem(error));
+    value: params.name || draft.name, oninput: () => { draft.name = name.value; } });
+  let own = {};
+  const fail = error => { if (error.name !== "AbortError") said.replaceChildren(problem(error)); };
+  // While a file is read or a recipe is looked at there is nothing to train yet.
+  async function preparing(work) {
+    start.disabled = true;
+    try { await work(); } catch (error) { fail(error); } finally { start.disabled = false; }
+  }
+  const setRecipe = text => { recipe.value = draft.recipe = text; draft.values = {}; };
+  const setName = text => { name.value = draft.name = text; };
 
   async function drawFields() {
     own = {};
@@ -148,28 +166,29 @@ async function renderForm(root, params) {
     try {
       fields.replaceChildren(...(await post("/form", { recipe: recipe.value })).map(field => {
         const control = controlOf(field);
+        if (field.path in draft.values) control.value = draft.values[field.path];
+        control.addEventListener("input", () => { draft.values[field.path] = control.value; });
         own[field.path] = { field, control };
         return labelled(field.path, control);
       }));
     } catch (error) { fields.replaceChildren(); fail(error); }
   }
   async function useShipped(chosen) {
-    recipe.value = (await get(`/recipes/${encodeURIComponent(chosen)}`)).recipe;
-    if (!name.value || name.value in recipes) name.value = chosen;
+    draft.shipped = chosen;
+    setRecipe((await get(`/recipes/${encodeURIComponent(chosen)}`)).recipe);
+    if (!name.value || name.value in recipes) setName(chosen);
     await drawFields();
   }
   async function useFiles(list) {
-    files = await Promise.all([...list].map(async file => ({ name: file.name, text: await file.text() })));
+    draft.files = await Promise.all([...list].map(async file => ({ name: file.name, text: await file.text() })));
     if (from === "recipe") return; // which names them
-    try {
-      const found = await job(said, "/check", { files }, null, left);
-      if (!found) return;
-      const problems = found.result.problems.map(one => `${one.where}: ${one.what}${one.hint && ` (${one.hint})`}`);
-      if (problems.length) throw new Error(problems.join("\n"));
-      recipe.value = found.result.proposal;
-      name.value ||= list[0].name.replace(/\.[^.]*$/, "").replace(/[^\p{L}\p{N}_.-]/gu, "-");
-      await drawFields();
-    } catch (error) { fail(error); }
+    const found = await job(said, "/check", { files: draft.files }, null, left);
+    if (!found) return;
+    const problems = found.result.problems.map(one => `${one.where}: ${one.what}${one.hint && ` (${one.hint})`}`);
+    if (problems.length) throw new Error(problems.join("\n"));
+    setRecipe(found.result.proposal);
+    if (!name.value) setName(list[0].name.replace(/\.[^.]*$/, "").replace(/[^\p{L}\p{N}_.-]/gu, "-"));
+    await drawFields();
   }
   async function submit(event) {
     event.preventDefault();
@@ -179,25 +198,29 @@ async function renderForm(root, params) {
       if (value !== field.value) settings[path] = value;
     }
     try {
-      await post("/trainings", { name: name.value, recipe: recipe.value, settings, files });
+      await post("/trainings", { name: name.value, recipe: recipe.value, settings, files: draft.files });
+      Object.assign(draft, { recipe: "", name: "", files: [], values: {} });
       go("runs", { run: name.value });
     } catch (error) { fail(error); }
   }
-  const picker = h("input", { type: "file", multiple: true, onchange: () => useFiles(picker.files) });
-  const chosen = params.recipe && params.recipe in recipes ? params.recipe : "dates";
+  const picker = h("input", { type: "file", multiple: true, onchange: () => preparing(() => useFiles(picker.files)) });
   const ways = [["recipe", t("from_recipe")], ["data", t("from_data")]];
   const listed = Object.entries(recipes).map(([key, about]) => [key, `${key}: ${about}`]);
-  root.append(h("p", {}, h("a", { href: address("runs") }, `← ${t("back")}`)), h("h1", {}, t("train_new")),
-    h("p", { class: "muted" }, t("train_new_hint")),
-    h("form", { class: "stack", onsubmit: submit },
-      h("div", { class: "field" }, h("span", {}, t("train_from")),
-        choice(t("train_from"), ways, from, value => go("runs", { new: 1, from: value }))),
-      from === "recipe" && labelled(t("recipe"), select(listed, chosen, value => useShipped(value).catch(fail))),
-      labelled(from === "data" ? t("data_file") : t("recipe_files"), picker),
-      labelled(t("run_name"), name), h("h2", {}, t("settings")), fields, said,
-      h("details", { open: from === "data" }, h("summary", {}, t("recipe_text")), labelled(t("recipe_text"), recipe)),
-      h("button", { class: "primary" }, t("train"))));
-  if (from === "recipe") await useShipped(chosen).catch(fail);
+  const useOther = value => {
+    Object.assign(draft, { from: value, recipe: "", values: {} });
+    go("runs", { new: 1, from: value });
+  };
+  heading.textContent = t("train_new");
+  hint.replaceChildren(h("a", { href: address("runs", { all: 1 }) }, `← ${t("back")}`), h("br"), t("train_new_hint"));
+  controls.replaceChildren(h("div", { class: "field" }, h("span", {}, t("train_from")), choice(t("train_from"), ways, from, useOther)));
+  stage.append(h("form", { class: "stack", onsubmit: submit },
+    from === "recipe" && labelled(t("recipe"), select(listed, draft.shipped, value => preparing(() => useShipped(value)))),
+    labelled(from === "data" ? t("data_file") : t("recipe_files"), picker),
+    draft.files.length > 0 && h("p", { class: "muted" }, draft.files.map(file => file.name).join(", ")),
+    labelled(t("run_name"), name), h("h2", {}, t("settings")), fields, said,
+    h("details", { open: from === "data" }, h("summary", {}, t("recipe_text")), labelled(t("recipe_text"), recipe)), start));
+  if (draft.recipe) await drawFields();
+  else if (from === "recipe") await preparing(() => useShipped(draft.shipped));
 }
 // A field of the config, by its JSON schema.
 function controlOf({ value, schema }) {

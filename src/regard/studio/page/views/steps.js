@@ -4,8 +4,9 @@
 import { keep } from "../address.js";
 import { get, post, runPath } from "../api.js";
 import { choice, empty, h, labelled, problem, select } from "../dom.js";
+import { shownToken } from "../heat.js";
 import { factors, softmax, weightedSum } from "../equations.js";
-import { busy, explainedInput, untilLeft } from "../parts.js";
+import { busy, targetField, untilLeft } from "../parts.js";
 import { reportOf } from "../reports.js";
 import { t } from "../text.js";
 
@@ -13,22 +14,28 @@ const STAGES = ["query", "keys", "scores", "softmax", "context", "after"];
 const CHOSEN = ["view", "layer", "head", "step"];
 const PICTURES = ["positions", "masks", "softmax", "dot-products", "label-smoothing", "schedules"];
 
-export async function render(root, params) {
-  const chosen = await explainedInput(root, params), signal = untilLeft();
-  if (chosen && !chosen.facts.attends) root.append(empty(t("steps_none"), t("steps_none_hint")));
-  if (!chosen?.facts.attends) return pictures(root, params.picture, signal);
-  const { run, fields, target, form } = chosen;
+export const ACTION = "work_out";
+
+export async function render({ stage: paper, controls: rail, onsubmit, run, facts, fields, params }) {
+  const signal = untilLeft();
+  if (!facts.attends) {
+    paper.append(empty(t("steps_none"), t("steps_none_hint")));
+    return pictures(paper, params.picture, signal);
+  }
+  const target = targetField(facts, params), choosers = h("div", { class: "stack" });
   const state = Object.fromEntries(CHOSEN.map(name => [name, params[name]]));
-  let stage = Math.min(STAGES.length, Number(params.stage) || STAGES.length), changes = parseChanges(params.changes);
+  let stage = Math.min(STAGES.length, Number(params.stage) || 1), changes = parseChanges(params.changes);
   const place = h("div", { class: "results" });
   const anew = () => { CHOSEN.forEach(name => { state[name] = undefined; }); changes = new Map(); show(); };
-  root.append(form(t("work_out"), anew), place);
-  pictures(root, params.picture, signal);
+  onsubmit(anew);
+  paper.append(place);
+  rail.append(choosers, target.element || "");
+  pictures(paper, params.picture, signal);
 
-  const ask = scores => post(runPath(run.name, "steps"), { input: fields.value(), target: target.value || null, view: state.view || null,
+  const ask = scores => post(runPath(run.name, "steps"), { input: fields.value(), target: target.value() || null, view: state.view || null,
     layer: state.layer ? Number(state.layer) : "mean", head: state.head ? Number(state.head) : "mean", step: state.step ? Number(state.step) : null, scores }, signal);
   function store() {
-    keep({ run: run.name, text: fields.text(), target: target.value, ...state, stage: stage < STAGES.length ? stage : "", changes: writtenChanges(changes) });
+    keep({ ...state, stage: stage > 1 ? stage : "", changes: writtenChanges(changes) });
   }
   async function show(chosen = {}) {
     Object.assign(state, chosen);
@@ -39,7 +46,7 @@ export async function render(root, params) {
       if (worked.keys.length <= Math.max(-1, ...changes.keys())) changes = new Map();
       const control = document.activeElement?.closest?.("[data-control]")?.dataset.control;
       draw(worked);
-      if (control) place.querySelector(`[data-control=${control}] :is(select, [aria-checked=true])`)?.focus();
+      if (control) choosers.querySelector(`[data-control=${control}] :is(select, [aria-checked=true])`)?.focus();
       store();
     });
   }
@@ -121,11 +128,12 @@ export async function render(root, params) {
       next.disabled = stage === STAGES.length;
       store();
     }
-    const player = h("div", { class: "buttons", role: "group", "aria-label": t("stages"), onkeydown: event => {
+    const player = h("div", { class: "film", tabindex: 0, "data-arrows": "", role: "group", "aria-label": t("stages"), onkeydown: event => {
       const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (by) { event.preventDefault(); move(stage + by); }
     } }, back, next, h("button", { type: "button", onclick: () => move(1) }, t("from_start")), told, reset);
-    place.replaceChildren(controls(worked), player, sections);
+    choosers.replaceChildren(...controls(worked).filter(Boolean));
+    place.replaceChildren(player, sections);
     update();
     move(stage);
   }
@@ -134,12 +142,13 @@ export async function render(root, params) {
     const named = (name, element) => h("div", { "data-control": name }, element);
     const numbers = count => Array.from({ length: count }, (_, n) => [String(n + 1), String(n + 1)]);
     const fresh = chosen => { changes = new Map(); show(chosen); };
-    return h("div", { class: "controls" },
+    return [
       worked.views.length > 1 && named("view", labelled(t("look_show"), select(worked.views.map(view => [view, t(`look_${view}`)]), worked.view,
         view => fresh({ view, layer: undefined, head: undefined, step: undefined })))),
       worked.layers > 1 && named("layer", labelled(worked.view === "hops" ? t("hop") : t("layer"), select(numbers(worked.layers), String(worked.layer), layer => fresh({ layer })))),
       worked.heads > 1 && named("head", h("div", { class: "field" }, h("span", {}, t("head")), choice(t("head"), numbers(worked.heads), String(worked.head), head => fresh({ head })))),
-      worked.queries.length > 1 && named("step", labelled(["alignment", "decoder"].includes(worked.view) ? t("step_written") : t("looking"), select(worked.queries.map((text, n) => [String(n + 1), `${n + 1} ${shownToken(text)}`]), String(worked.step), step => fresh({ step })))));
+      worked.queries.length > 1 && named("step", labelled(["alignment", "decoder"].includes(worked.view) ? t("step_written") : t("looking"), select(worked.queries.map((text, n) => [String(n + 1), `${n + 1} ${shownToken(text)}`]), String(worked.step), step => fresh({ step })))),
+    ];
   }
   await show();
 }
@@ -176,8 +185,6 @@ function probabilityOf(step, token) {
   return p === undefined ? "–" : p.toFixed(4);
 }
 const nameIn = equation => equation.split(/ = |, learned/)[0];
-const shownToken = text => text === "</s>" ? "⏎" : text.replaceAll("▁", "_");
-
 function vectorTable(vectors) {
   return h("div", { class: "wide", tabindex: 0, role: "group", "aria-label": t("vectors") }, h("table", {}, h("tbody", {}, Object.entries(vectors).map(([name, values]) =>
     h("tr", {}, h("th", { scope: "row", class: "equation" }, name), h("td", {}, strip(values)), h("td", { class: "muted" }, someNumbers(values, 4)))))));

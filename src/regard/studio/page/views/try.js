@@ -1,29 +1,30 @@
 // An input, fitted to the task, and the answer as it is written. What is drawn follows from what the answer contains.
 /* global drawFigure */
 
-import { address, keep } from "../address.js";
-import { get, runPath, stream } from "../api.js";
+import { address, current, keep } from "../address.js";
+import { runPath, stream } from "../api.js";
 import { choice, empty, h, labelled, problem } from "../dom.js";
-import { chooseRun, holdImage, inputFields, untilLeft } from "../parts.js";
+import { untilLeft } from "../parts.js";
 import { table } from "../reports.js";
 import { t } from "../text.js";
 
 const SEARCH = ["beam", "nbest", "length_penalty"], SAMPLING = ["temperature", "top_k", "top_p", "seed"];
 const WHOLE = ["beam", "nbest", "top_k", "seed"];
 
-export async function render(root, params) {
-  const run = await chooseRun(root, params);
-  if (!run) return;
-  const facts = await get(runPath(run.name)), options = searchOptions(facts, params), left = untilLeft();
+const chats = new Map(); // what was said, by the run's name: it outlives the view
+
+export async function render({ stage, controls, onsubmit, run, facts, fields, params }) {
+  const options = searchOptions(facts, params), left = untilLeft(), place = h("div", { class: "results" });
   const mayChat = facts.writes === "target" && facts.inputs.length === 1 && facts.inputs[0] === "source";
   if (mayChat) {
     const modes = [["one", t("mode_one")], ["chat", t("mode_chat")]];
     const turn = mode => { keep({ mode: mode === "chat" ? mode : "" }); draw(mode); };
-    root.append(h("div", { class: "field" }, h("span", {}, t("mode")),
+    controls.append(h("div", { class: "field" }, h("span", {}, t("mode")),
       choice(t("mode"), modes, params.mode || "one", turn)));
   }
-  const place = h("div");
-  root.append(place);
+  const examples = h("div", { class: "examples" });
+  controls.append(...[options.element, examples].filter(Boolean));
+  stage.append(place);
 
   // The answer to an input: each(text so far), then the whole prediction.
   async function ask(input, each, signal) {
@@ -37,71 +38,63 @@ export async function render(root, params) {
   }
 
   function drawOne() {
-    const result = h("section", { "aria-live": "polite" }, empty(t("try_empty"), t("try_empty_hint")));
-    let fields = inputFields(facts, params.text || "");
-    const holder = h("div", { class: "stack" }, fields.element);
-    const button = h("button", { class: "primary" }, t("answer"));
+    const result = h("section", { "aria-live": "polite" }, empty(t("try_empty"), t("try_empty_hint"),
+      h("button", { type: "button", class: "primary", onclick: submit }, t("begin"))));
     let stopping = null;
     const stop = h("button", { type: "button", hidden: true, onclick: () => stopping.abort() }, t("stop"));
-    async function submit(event) {
-      event?.preventDefault();
-      keep({ run: run.name, text: fields.text(), ...options.chosen() });
-      if (facts.inputs[0] === "image" && !fields.value()) return result.replaceChildren(empty(t("try_empty"), t("try_empty_hint")));
-      stopping = new AbortController();
-      button.disabled = true; stop.hidden = false;
-      const writing = h("p", { class: "answer" });
+    async function submit() {
+      keep(options.chosen());
+      stopping?.abort();
+      const own = stopping = new AbortController(), writing = h("p", { class: "answer" });
+      stop.hidden = false;
       result.replaceChildren(writing);
       try {
-        const prediction = await ask(fields.value(), text => { writing.textContent = text; }, stopping.signal);
-        const look = address("look", { run: run.name, text: fields.text() });
+        const prediction = await ask(fields.value(), text => { writing.textContent = text; }, own.signal);
         result.replaceChildren(...drawn(prediction, fields.parts()),
-          h("p", {}, h("a", { href: look }, t("look_at_it"))));
+          h("p", {}, h("a", { class: "button", href: address("look", { text: fields.text() || current().params.text }) }, t("look_at_it"))));
       } catch (error) { if (error.name !== "AbortError") result.replaceChildren(problem(error)); }
-      button.disabled = false; stop.hidden = true;
+      if (own === stopping) stop.hidden = true;
     }
-    function use(text) {
-      if (facts.inputs[0] === "image") holdImage(facts.name, text);
-      fields = inputFields(facts, text);
-      holder.replaceChildren(fields.element);
-      submit();
-    }
-    const examples = facts.examples.map((text, n) => h("button", { type: "button", class: "example", onclick: () => use(text) },
+    const use = text => { fields.use(text); submit(); };
+    const offered = facts.examples.map((text, n) => h("button", { type: "button", class: "example", onclick: () => use(text) },
       text.startsWith("data:") ? h("img", { src: text, alt: t("example", { n: n + 1 }) }) : text.replace(/\t|\n/g, " · ")));
-    place.replaceChildren(h("form", { class: "stack", onsubmit: submit }, holder,
-      examples.length > 0 && h("div", { class: "buttons" }, h("span", { class: "muted" }, t("examples")), examples),
-      options.element, h("div", { class: "buttons" }, button, stop)), result);
-    if (params.text) submit();
+    examples.replaceChildren(...(offered.length ? [h("h2", {}, t("examples")), ...offered] : []));
+    place.replaceChildren(result, h("div", { class: "buttons" }, stop));
+    onsubmit(submit);
+    if (params.text || params.image) submit();
   }
 
   function drawChat() {
-    const log = h("ol", { class: "chat", role: "log" });
-    const line = h("input", { autocomplete: "off", spellcheck: "false" });
-    const clear = () => log.replaceChildren(h("li", { class: "muted" }, t("chat_empty")));
-    const say = (who, text = "") => {
-      log.querySelector(".muted")?.remove();
-      const said = h("span", {}, text);
-      log.append(h("li", { class: who }, h("b", {}, t(`chat_${who}`)), said));
-      said.scrollIntoView({ block: "nearest" });
-      return said;
+    const log = h("ol", { class: "chat", role: "log", tabindex: 0 }), said = chats.get(run.name) || [];
+    chats.set(run.name, said);
+    const show = ({ who, text }) => {
+      const words = h("span", {}, text);
+      log.append(h("li", { class: who }, h("b", {}, t(`chat_${who}`)), words));
+      words.scrollIntoView({ block: "nearest" });
+      return words;
     };
-    async function submit(event) {
-      event.preventDefault();
-      const text = line.value.trim();
+    const list = () => {
+      log.replaceChildren();
+      if (said.length) said.forEach(show); else log.append(h("li", { class: "muted" }, t("chat_empty")));
+    };
+    async function submit() {
+      const text = fields.text();
       if (!text) return;
-      line.value = "";
-      say("you", text);
-      const said = say("run");
+      if (!said.length) log.replaceChildren();
+      const [mine, answer] = [{ who: "you", text }, { who: "run", text: "" }];
+      said.push(mine, answer);
+      show(mine);
+      const words = show(answer);
       try {
-        said.textContent = (await ask(text, so => { said.textContent = so; }, left)).output;
-      } catch (error) { said.replaceWith(problem(error)); }
-      line.focus();
+        answer.text = (await ask(text, so => { words.textContent = so; }, left)).output;
+        words.textContent = answer.text;
+      } catch (error) { words.replaceWith(problem(error)); }
     }
-    clear();
-    const buttons = h("div", { class: "buttons" }, h("button", { class: "primary" }, t("answer")),
-      h("button", { type: "button", onclick: clear }, t("chat_clear")));
-    place.replaceChildren(h("p", { class: "muted" }, t("chat_hint")), log,
-      h("form", { class: "stack", onsubmit: submit }, labelled(t("part_source"), line), buttons, options.element));
-    line.focus();
+    const clear = h("button", { type: "button", onclick: () => { said.length = 0; list(); } }, t("chat_clear"));
+    examples.replaceChildren();
+    place.replaceChildren(h("p", { class: "muted" }, t("chat_hint")), log, h("div", { class: "buttons" }, clear));
+    list();
+    onsubmit(submit);
   }
   const draw = mode => mode === "chat" && mayChat ? drawChat() : drawOne();
   draw(params.mode);
@@ -112,9 +105,9 @@ function searchOptions(facts, params) {
   if (!facts.writes) return { element: null, chosen: () => ({}) };
   const own = facts.recipe.search, fields = {};
   const field = name => fields[name] = h("input", { type: "number", step: WHOLE.includes(name) ? 1 : "any", min: 0,
-    value: params[name] ?? own[name] ?? "" });
+    value: params[name] ?? own[name] ?? "", oninput: () => keep({ [name]: fields[name].value }) });
   const sample = h("input", { type: "checkbox", checked: "sample" in params ? params.sample === "true" : own.sample,
-    onchange: () => follow() });
+    onchange: () => { keep({ sample: sample.checked }); follow(); } });
   const searching = h("div", { class: "controls" }, SEARCH.map(name => labelled(t(`search_${name}`), field(name))));
   const sampling = h("div", { class: "controls" }, SAMPLING.map(name => labelled(t(`search_${name}`), field(name))));
   function follow() {
