@@ -526,35 +526,27 @@ ANY_BODY: dict[str, dict[str, Any]] = {
 """What is sent to a route of a run; to every other verb, one input."""
 
 
-def test_no_answer_tells_where_the_server_keeps_its_runs(
-    client: Any, runs: Runs, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every route of every damaged run, the jobs and trainings that fail, also in their recipes."""
-    hidden = {str(root), str(root.resolve())}
-    told = list[str]()
-    request = client.request
+def finished(client: Any, answer: Any) -> str:
+    """What became of a job or a training that was started."""
+    started = answer.json()
+    route = f"/jobs/{started['id']}" if "id" in started else f"/trainings/{started['name']}"
+    while (status := client.get(route).json())["state"] in ("waiting", "running", "training"):
+        time.sleep(0.05)
+    if "id" in started:
+        client.get(f"{route}/events")
+    return str(status.get("message") or status.get("error") or status.get("result"))
 
-    def recorded(method: str, url: str, **options: Any) -> Any:
-        answer = request(method, url, **options)
-        told.extend(f"{method} {url}: {answer.text}" for path in hidden if path in answer.text)
-        return answer
 
-    monkeypatch.setattr(client, "request", recorded)
-
-    def finished(answer: Any) -> str:
-        """What became of a job or a training that was started."""
-        started = answer.json()
-        route = f"/jobs/{started['id']}" if "id" in started else f"/trainings/{started['name']}"
-        while (status := client.get(route).json())["state"] in ("waiting", "running", "training"):
-            time.sleep(0.05)
-        if "id" in started:
-            client.get(f"{route}/events")
-        return str(status.get("message") or status.get("error") or status.get("result"))
-
+def damage_runs(root: Path) -> None:
+    """A copy of the run `tiny` for each damage."""
     for name, (file, text) in DAMAGES.items():
         shutil.copytree(root / "tiny", root / name)
         for path in (root / name).glob(file):
             path.unlink() if text is None else path.write_text(text)
+
+
+def statuses_of_damaged_runs(client: Any) -> set[int]:
+    """The status codes of every route of every damaged run; jobs and trainings have finished."""
     paths = [
         (method, route.path)
         for route in client.app.routes
@@ -572,11 +564,30 @@ def test_no_answer_tells_where_the_server_keeps_its_runs(
             answer = client.request(method, path.replace("{name}", name), json=body)
             statuses.add(answer.status_code)
             if answer.status_code in (200, 202) and verb in ("evaluate", "diagnose", "resume"):
-                finished(answer)
-    assert statuses >= {200, 202, 409, 422}
+                finished(client, answer)
+    return statuses
+
+
+def test_no_answer_tells_where_the_server_keeps_its_runs(
+    client: Any, runs: Runs, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every route of every damaged run, the jobs and trainings that fail, also in their recipes."""
+    hidden = {str(root), str(root.resolve())}
+    told = list[str]()
+    request = client.request
+
+    def recorded(method: str, url: str, **options: Any) -> Any:
+        answer = request(method, url, **options)
+        told.extend(f"{method} {url}: {answer.text}" for path in hidden if path in answer.text)
+        return answer
+
+    monkeypatch.setattr(client, "request", recorded)
+
+    damage_runs(root)
+    assert statuses_of_damaged_runs(client) >= {200, 202, 409, 422}
     for route in ("/runs", "/trainings", "/health", "/metrics", "/openapi.json", "/docs"):
         client.get(route)
-    finished(client.post("/compare", json={"runs": ["tiny", "log"], "split": "test"}))
+    finished(client, client.post("/compare", json={"runs": ["tiny", "log"], "split": "test"}))
     bpe = {**TINY, "tokenizer": {"kind": "bpe", "vocabulary": 60}}
     others = {"begun": ("tiny", bpe), "broken": ("weights", TINY)}
     for name, (init, tree) in others.items():
@@ -585,7 +596,7 @@ def test_no_answer_tells_where_the_server_keeps_its_runs(
             client.post("/check", json={"recipe": recipe}),
             client.post("/trainings", json={"name": name, "recipe": recipe}),
         ):
-            assert f"{init}" in finished(answer), "the run is called by its name"
+            assert f"{init}" in finished(client, answer), "the run is called by its name"
     within = yaml.safe_load((root / "tiny" / "recipe.yaml").read_text())
     within |= {"within": str(root / ".sent" / "tiny")}
     within["data"]["train"] = [{"source": f"{root}/.sent/tiny/a.en", "target": "/b.de"}]

@@ -521,30 +521,50 @@ def _near_each(ours: torch.Tensor, theirs: torch.Tensor, rows: list[list[int]]) 
         near(ours[row, :length], theirs[row, :length])
 
 
+def _same_logits_of_pairs(run: Run, theirs: Any) -> None:
+    model = run.load_model()
+    source, target = run.tokenizers["source"], run.tokenizers["target"]
+    sources, targets = (
+        _rows(source.size, [], [source.end]),
+        _rows(target.size, [target.begin], []),
+    )
+    batch = Batch(
+        padded(sources, source.pad), padded([[*row, target.end] for row in targets], target.pad)
+    )
+    given = {
+        "attention_mask": _mask_of(sources),
+        "decoder_input_ids": padded(targets, target.pad).ids_BL,
+    }
+    logits_BTV = theirs(batch.source.ids_BL, **given).logits
+    assert logits_BTV[..., target.size :].eq(-torch.inf).all(), (
+        "tokens that only the source has are never written"
+    )
+    _near_each(model.readout(model(batch).hidden_BTD), logits_BTV[..., : target.size], targets)
+
+
+def _same_masked_logits(
+    run: Run, model: Any, batch: MaskedBatch, output: Any, rows: list[list[int]]
+) -> None:
+    hidden_BLD = model(batch).hidden_BTD
+    if "last_hidden_state" in output:
+        _near_each(hidden_BLD, output.last_hidden_state, rows)
+    if getattr(run.recipe.model, "replaced_head", False):
+        _near_each(model.replaced(hidden_BLD)[..., None], output.logits[..., None], rows)
+    elif run.recipe.model.masked_head:
+        logits_BLV = output.prediction_logits if "prediction_logits" in output else output.logits
+        _near_each(model.readout(hidden_BLD), logits_BLV, rows)
+    if "seq_relationship_logits" in output:
+        near(model.next_sentence(hidden_BLD), output.seq_relationship_logits)
+
+
 @torch.no_grad()
 def same_logits(run: Run, theirs: Any) -> None:
     """A batch of texts of unequal length gets the same logits from a run and from a model of
     `transformers`."""
-    model, task = run.load_model(), run.recipe.task
     if "target" in run.tokenizers:
-        source, target = run.tokenizers["source"], run.tokenizers["target"]
-        sources, targets = (
-            _rows(source.size, [], [source.end]),
-            _rows(target.size, [target.begin], []),
-        )
-        batch = Batch(
-            padded(sources, source.pad), padded([[*row, target.end] for row in targets], target.pad)
-        )
-        given = {
-            "attention_mask": _mask_of(sources),
-            "decoder_input_ids": padded(targets, target.pad).ids_BL,
-        }
-        logits_BTV = theirs(batch.source.ids_BL, **given).logits
-        assert logits_BTV[..., target.size :].eq(-torch.inf).all(), (
-            "tokens that only the source has are never written"
-        )
-        _near_each(model.readout(model(batch).hidden_BTD), logits_BTV[..., : target.size], targets)
+        _same_logits_of_pairs(run, theirs)
         return
+    model, task = run.load_model(), run.recipe.task
     tokenizer = run.tokenizers["text"]
     if task == "language_modeling":
         rows = _rows(tokenizer.size, [tokenizer.end], [])
@@ -568,18 +588,8 @@ def same_logits(run: Run, theirs: Any) -> None:
         given = {name: tensor[None] for name, tensor in given.items()}
     output = theirs(**given)
     if task == "masked_language_modeling":
-        hidden_BLD = model(MaskedBatch(text, segments_BL, nothing, nothing)).hidden_BTD
-        if "last_hidden_state" in output:
-            _near_each(hidden_BLD, output.last_hidden_state, rows)
-        if getattr(run.recipe.model, "replaced_head", False):
-            _near_each(model.replaced(hidden_BLD)[..., None], output.logits[..., None], rows)
-        elif run.recipe.model.masked_head:
-            logits_BLV = (
-                output.prediction_logits if "prediction_logits" in output else output.logits
-            )
-            _near_each(model.readout(hidden_BLD), logits_BLV, rows)
-        if "seq_relationship_logits" in output:
-            near(model.next_sentence(hidden_BLD), output.seq_relationship_logits)
+        batch = MaskedBatch(text, segments_BL, nothing, nothing)
+        _same_masked_logits(run, model, batch, output, rows)
         return
     logits = model(LabelledBatch(text, segments_BL, owners_B, owners_B))
     if task == "question_answering":

@@ -232,9 +232,17 @@ class Corpus(Config):
     @model_validator(mode="after")
     def _consistent(self) -> Corpus:
         named = [name for name in ("file", "dataset", "corpus") if getattr(self, name) is not None]
-        missing = [name for name, value in self.columns.items() if value is None]
         if len(named) > 1:
             raise ValueError(f"give one of {' and '.join(named)}, not both")
+        self._expect_options_of_files()
+        self._expect_options_of_phrases()
+        if self.corpus is None:
+            self._expect_columns()
+        elif any(value is not None for value in self.columns.values()):
+            raise ValueError("a built-in corpus takes no file and no columns")
+        return self
+
+    def _expect_options_of_files(self) -> None:
         if self.dataset is None and (self.subset is not None or self.split is not None):
             raise ValueError("'subset' and 'split' need 'dataset: ...' beside them")
         if self.dataset is None and self.stream:
@@ -245,22 +253,25 @@ class Corpus(Config):
             r"\.[tc]sv(\.\w+)?$", self.file or "", re.IGNORECASE
         ):
             raise ValueError("'header' needs 'file: ...' beside it, a .tsv or .csv")
-        if self.min_words is not None or self.max_words is not None:
-            if self.corpus is None or not self.corpus.startswith("phrases-"):
-                raise ValueError(
-                    "'min_words' and 'max_words' need 'corpus: phrases-en-ko' or 'phrases-en-fr' "
-                    "beside them"
-                )
-            if not self.words:
-                raise ValueError(
-                    f"min_words {self.words.start} is more than max_words {self.max_words}"
-                )
-        if self.corpus is not None:
-            if len(missing) < len(self.columns):
-                raise ValueError("a built-in corpus takes no file and no columns")
-            return self
+
+    def _expect_options_of_phrases(self) -> None:
+        if self.min_words is None and self.max_words is None:
+            return
+        if self.corpus is None or not self.corpus.startswith("phrases-"):
+            raise ValueError(
+                "'min_words' and 'max_words' need 'corpus: phrases-en-ko' or 'phrases-en-fr' "
+                "beside them"
+            )
+        if not self.words:
+            raise ValueError(
+                f"min_words {self.words.start} is more than max_words {self.max_words}"
+            )
+
+    def _expect_columns(self) -> None:
+        """Refuse a corpus that is not built in, if it does not say where all of its columns are."""
         if self.seed != type(self).model_fields["seed"].default and self.size is None:
             raise ValueError("'seed' needs 'size: ...' beside it, or 'corpus: ...', a built-in one")
+        missing = [name for name, value in self.columns.items() if value is None]
         if missing:
             names = " and ".join(missing)
             raise ValueError(
@@ -268,7 +279,6 @@ class Corpus(Config):
             )
         if self.file is None and any(isinstance(value, int) for value in self.columns.values()):
             raise ValueError("a column number needs 'file: ...' beside it")
-        return self
 
 
 class Split(Config):

@@ -132,11 +132,7 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
                 if fault is not None:
                     raise fault
                 text = _text(question, "question", "")
-                answers = "[]"
-                if answered and question.get("is_impossible") is not True:
-                    answers = _placed_answers(
-                        value_in(question, "answers", ""), context, clusters, ""
-                    )
+                answers = _answers_of(question, context, clusters) if answered else "[]"
                 yield Row(number, (context, text, answers, id))
             except DataError as error:
                 where = corpus.place(file, number) + (f" ({id!r})" if "id" in question else "")
@@ -150,6 +146,13 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
             f"({len(repeated):,} such): "
             "predictions by id, as SQuAD's, would have only one of them"
         )
+
+
+def _answers_of(question: Object, context: str, clusters: Clusters) -> str:
+    """The answers of a question of SQuAD and their places; none if it has none in its context."""
+    if question.get("is_impossible") is True:
+        return "[]"
+    return _placed_answers(value_in(question, "answers", ""), context, clusters, "")
 
 
 def question_rows(

@@ -104,7 +104,15 @@ def create_app(
         trainings.add_routes(api)
     api.get("/runs")(runs.list_runs)
     api.get("/runs/{name}")(runs.show_run)
+    _add_status(api, runs, settings, counts)
+    _add_documentation(api)
+    # the page of the studio, if there is one, has this route already
+    api.get("/", include_in_schema=False)(lambda: RedirectResponse("/docs"))
+    api.add_middleware(Guard, settings=settings, counts=counts)
+    return api
 
+
+def _add_status(api: FastAPI, runs: Runs, settings: Settings, counts: RequestCounts) -> None:
     @api.get("/health")
     async def health(request: Request) -> dict[str, Any]:
         """Says that the server answers; needs no token, but names the runs only with it."""
@@ -116,6 +124,8 @@ def create_app(
         """Counters for Prometheus."""
         return counts.prometheus_text(runs.served)
 
+
+def _add_documentation(api: FastAPI) -> None:
     @api.get("/docs", response_class=HTMLResponse)
     async def docs() -> str:
         """All routes, on a page that loads nothing."""
@@ -125,11 +135,6 @@ def create_app(
         return pages.get_template("routes.html").render(
             paths=schema["paths"], schemas=schema["components"]["schemas"]
         )
-
-    # the page of the studio, if there is one, has this route already
-    api.get("/", include_in_schema=False)(lambda: RedirectResponse("/docs"))
-    api.add_middleware(Guard, settings=settings, counts=counts)
-    return api
 
 
 def _add_verbs(api: FastAPI, prefix: str, chosen: Callable[..., ServedRun]) -> None:

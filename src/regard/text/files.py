@@ -136,12 +136,7 @@ class TextFile:
         encoding = self.encoding
         try:
             with self.open() as stream:
-                read: Callable[[int], bytes] = stream.readline
-                # as in UTF-16, where that byte may be half of another character
-                if "\n".encode(encoding) != b"\n" or encoding in STATEFUL:
-                    text = io.TextIOWrapper(stream, encoding, self.errors, newline="\n")
-                    encoding = "utf-8"
-                    read = lambda size: text.readline(size).encode(errors=self.errors)  # noqa: E731
+                read, encoding = self._line_reader(stream)
                 for line, data in enumerate(iter(lambda: read(MAX_LINE_BYTES + 1), b""), 1):
                     if len(data) > MAX_LINE_BYTES:
                         hint = "it may be a broken file: split the line, or take the file out"
@@ -171,6 +166,14 @@ class TextFile:
             raise DataError(
                 "the file is empty", where=self.name, hint="one example a line is expected"
             )
+
+    def _line_reader(self, stream: BinaryIO) -> tuple[Callable[[int], bytes], str]:
+        """A function that reads a line, up to a number of bytes, and the encoding of what it
+        returns: UTF-8 if the end of a line is not one byte, as in UTF-16."""
+        if "\n".encode(self.encoding) == b"\n" and self.encoding not in STATEFUL:
+            return stream.readline, self.encoding
+        text = io.TextIOWrapper(stream, self.encoding, self.errors, newline="\n")
+        return lambda size: text.readline(size).encode(errors=self.errors), "utf-8"
 
     def _expect_line_feeds(self, whole: str) -> None:
         r"""Refuse a file of one line if it has several that end in \r alone. In JSON that is a blank

@@ -14,7 +14,7 @@ from regard.data.epochs import Examples
 from regard.errors import ConfigError
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, HeadedRecipe
-from regard.recipes.resolved import ResolvedTraining
+from regard.recipes.resolved import ResolvedRecipe, ResolvedTraining
 from regard.recipes.switching import Switch
 from regard.tasks import TASKS, Task
 from regard.training.compiling import COMPILED_POSITIONS
@@ -76,6 +76,12 @@ def budget_note(config: ResolvedTraining, train: Examples) -> Iterator[str]:
             "them is a batch of its "
             "own"
         )
+
+
+def fitting_note(asked: ResolvedRecipe, fitting: ResolvedRecipe) -> Iterator[str]:
+    """A note if a recipe's batches were too large for the memory."""
+    if fitting != asked:
+        yield f"batch_tokens: {fitting.training.batch_tokens:,}, the most that fits into memory"
 
 
 def length_notes(config: TrainingConfig, steps: int) -> Iterator[str]:

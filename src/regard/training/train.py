@@ -39,6 +39,7 @@ from regard.training.loop import Trainer
 from regard.training.notes import (
     budget_note,
     compile_notes,
+    fitting_note,
     length_notes,
     longer_training_note,
     resume_notes,
@@ -112,15 +113,7 @@ def train(
         task.check(data)
         if existing:
             refuse_other_recipe(existing, resolved)
-        if several:
-            facts: dict[str, Any] = {
-                f"{name} data": number for name, number in data.fingerprints.items()
-            }
-            facts["tokenizer"] = data.tokenizers.fingerprint
-            refuse_unlike(
-                accelerator,
-                leaves(resolved.model_dump()) | facts | {"--resume": last and last.name},
-            )
+        _expect_same_training(accelerator, resolved, data, last)
         vocabularies = [data.tokenizers[name].size for name in task.vocabularies]
         refuse_too_large(resolved, accelerator.device, vocabularies, shares=shares)
         # the same initial weights in every process but different dropout
@@ -136,49 +129,64 @@ def train(
         if existing is None and given.training.batch_tokens == "auto":
             before = resolved
             resolved = with_fitting_batches(resolved, task, data.train, model, accelerator)
-            if resolved != before:
-                display.say(
-                    f"batch_tokens: {resolved.training.batch_tokens:,}, the most that fits into "
-                    "memory"
-                )
+            display.say(*fitting_note(before, resolved))
         threads = choose_threads(existing, resolved, task, data, model, accelerator)
         lock = locked(folder) if accelerator.is_main_process else nullcontext()
         measure = partial(fitting_after_failure, resolved, task, data.train, model, accelerator)
         with lock, explained_out_of_memory(resolved, measure), computing_with(threads):
             run = existing or create_run(folder, resolved, data, accelerator, threads)
-            _train(run, resolved, task, data, model, accelerator, display, started, tries)
+            if accelerator.device.type == "cpu":
+                keep_memory()
+            pace = _pace_of(run, resolved, task, data, model, accelerator)
+            trainer = Trainer(run, resolved, task, data, model, accelerator, display)
+            _train(trainer, pace, started, tries=tries)
     return Run(folder) if accelerator.is_main_process else run
 
 
-def _train(
+def _expect_same_training(
+    accelerator: Accelerator, recipe: ResolvedRecipe, data: Prepared[Any], resumed: Path | None
+) -> None:
+    """Refuse processes that differ in recipe, data, tokenizer or checkpoint."""
+    if accelerator.num_processes == 1:
+        return
+    facts: dict[str, Any] = {f"{name} data": number for name, number in data.fingerprints.items()}
+    facts["tokenizer"] = data.tokenizers.fingerprint
+    refuse_unlike(
+        accelerator, leaves(recipe.model_dump()) | facts | {"--resume": resumed and resumed.name}
+    )
+
+
+def _pace_of(
     run: Run,
     recipe: ResolvedRecipe,
     task: Task,
     data: Prepared[Any],
     model: nn.Module,
     accelerator: Accelerator,
-    display: Display,
-    started: float,
-    tries: bool,
-) -> None:
-    """Train a model into its run folder, from the last checkpoint on if there is one."""
-    if accelerator.device.type == "cpu":
-        keep_memory()
+) -> Pace:
+    """The measured pace if a time limit is to be planned by it; else 0."""
     minutes = recipe.training.minutes
-    pace = Pace(0.0, 0.0)
     if minutes is not None and (run.resumable() is None or run.recipe.training.minutes != minutes):
-        pace = measure_pace(recipe, task, data, model, accelerator, 60 * minutes)
-    trainer = Trainer(run, recipe, task, data, model, accelerator, display)
+        return measure_pace(recipe, task, data, model, accelerator, 60 * minutes)
+    return Pace(0.0, 0.0)
+
+
+def _train(trainer: Trainer, pace: Pace, started: float, *, tries: bool) -> None:
+    """Train a model into its run folder, from the last checkpoint on if there is one; `tries`
+    whether torch.compile is worth its time."""
+    run = trainer.run
+    display = trainer.display
+    training = trainer.recipe.training
     if tries:
         for sentence in settle_compile(trainer):
             display.say(sentence)
     resumed = trainer.restore()
-    if minutes is not None:
-        limit = TimeLimit(recipe.training, pace, started, trainer.progress)
+    if training.minutes is not None:
+        limit = TimeLimit(training, pace, started, trainer.progress)
         trainer.timetable.keep_time(limit, trainer.progress)
     _announce(trainer, resumed=resumed)
     # with the length of the warm-up
-    if accelerator.is_main_process and run.recipe != trainer.recipe:
+    if trainer.accelerator.is_main_process and run.recipe != trainer.recipe:
         run.store_recipe(trainer.recipe)
     with _noting_how_it_ended(trainer):
         trainer.train()

@@ -21,7 +21,7 @@ from regard.views.measuring import measure_texts, measure_units
 from regard.views.systems import Measurements, System, TableRows, differences, groups_of, names_of
 
 
-def compare(
+def compare(  # noqa: PLR0913  (one keyword per option, as in the command)
     runs: Sequence[str | Path | Run],
     *,
     split: str | None = None,

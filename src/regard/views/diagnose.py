@@ -264,7 +264,7 @@ class Diagnosis(Result):
         return Section(f"By {self.lengths_of} length in {unit}", [table, bars], in_terminal=1)
 
 
-def diagnose(
+def diagnose(  # noqa: PLR0913  (one keyword per option, as in the command)
     run: str | Path | Run,
     *,
     split: str | None = None,

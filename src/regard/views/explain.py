@@ -67,7 +67,7 @@ CANDIDATES_PER_STEP = 5
 """Number of likeliest tokens kept per step."""
 
 
-def explain(
+def explain(  # noqa: PLR0913  (one keyword per option, as in the command)
     run: str | Path | Run,
     text: Given | Iterable[Given],
     *,
