@@ -9,7 +9,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.tasks.translation import comparable
+from regard.tasks.pairs import comparable
 from regard.text.normalise import (
     Clusters,
     fold_white_space,

@@ -38,6 +38,7 @@ from regard.tasks.pairs import (
     TargetTexts,
     TextMetrics,
     refuse_long_pairs,
+    token_loss,
 )
 from regard.tasks.sources import Sources
 from regard.tasks.task import Task
@@ -126,9 +127,7 @@ class Captioning(Task):
         return PairEncoding(recipe, tokenizers, ImageSources(recipe.model.reading))
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
-        training = self.recipe.training
-        weight = self.recipe.model.doubly_stochastic
-        return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing, weight)
+        return token_loss(model, self.recipe, self.recipe.model.doubly_stochastic)
 
     @classmethod
     def check_recipe(cls, recipe: Recipe) -> None:

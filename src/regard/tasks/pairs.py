@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batches import Batch, Padded
-from regard.data.config import Recipe
+from regard.data.config import Corpus, Recipe
+from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset, Encoding
 from regard.data.epochs import fixed_batches
 from regard.data.example import Example
 from regard.data.images import Picture
-from regard.data.prepare import Prepared
+from regard.data.inputs import Inputs
+from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
 from regard.errors import DataError, Problem, RegardError
 from regard.models import MODELS, any_config
@@ -41,8 +44,8 @@ from regard.tasks.reading import (
     not_longer,
     padded,
 )
-from regard.tasks.sources import Sources
-from regard.tasks.task import Metrics, Network, set_first_bias
+from regard.tasks.sources import Sources, TextSources
+from regard.tasks.task import Metrics, Network, Task, set_first_bias
 from regard.tasks.views import TextVectors, Views
 from regard.tasks.written import (
     Source,
@@ -52,6 +55,7 @@ from regard.tasks.written import (
     wording_of,
 )
 from regard.text.clean import signs_in
+from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
 References = Sequence[Sequence[str]]
@@ -161,6 +165,13 @@ class PairNetwork(Network):
 
     def check(self, data: Prepared[Dataset]) -> None:
         self.encoding.sources.check(data)
+
+
+def token_loss(model: Generator, recipe: Recipe, weight: float = 0.0) -> TokenCrossEntropy:
+    """The model under the cross-entropy of its targets, as the recipe says; `weight` is that of
+    doubly stochastic attention."""
+    training = recipe.training
+    return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing, weight)
 
 
 # The targets
@@ -410,8 +421,44 @@ class TextMetrics(Metrics):
         return -sum(scores), len(scores)
 
 
+def comparable(text: str, lowercase: bool) -> str:
+    """The form in which an output is compared with a reference."""
+    return nfc(text).lower() if lowercase else nfc(text)
+
+
 def loss_metrics(total: float, tokens: int) -> dict[str, float]:
     return {"loss": total / tokens, "perplexity": perplexity(total / tokens)}
+
+
+# Tasks that read a text and write another
+
+
+def text_pair_encoding(recipe: Recipe, tokenizers: Tokenizers) -> PairEncoding:
+    """The encoding of a task whose sources are texts, too."""
+    return PairEncoding(recipe, tokenizers, TextSources(recipe, tokenizers))
+
+
+def set_text_pair_parts(
+    task: Task, text_scores: TextScores, bleu_orders: Mapping[str, int] | None = None
+) -> None:
+    """Set all parts of a task that reads a text and writes another, measured by `text_scores`."""
+    recipe = task.recipe
+    encoding = text_pair_encoding(recipe, task.tokenizers)
+    targets = TargetTexts(recipe, task.tokenizers, encoding.sources)
+    metrics = TextMetrics(encoding, targets, text_scores, bleu_orders)
+    task.inputs = Inputs(task.name, task.corpora, recipe.data.encoding, ("source",))
+    task.encoding = encoding
+    task.network = PairNetwork(recipe, encoding)
+    task.answers = targets
+    task.metrics = metrics
+    task.views = pair_views(metrics, encoding)
+
+
+def read_pairs(task: Task, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
+    """Corpora as they are, to measure a run on; pairs that are far too long are refused."""
+    examples = read(task.encoding, task.recipe, corpora, part, base)
+    refuse_long_pairs(examples)
+    return examples
 
 
 def pair_views(metrics: TextMetrics, encoding: PairEncoding) -> Views:

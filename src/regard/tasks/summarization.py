@@ -13,23 +13,18 @@ from regard.config import Config
 from regard.data.config import Corpus, Recipe, TextPairs
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
-from regard.data.inputs import Inputs
-from regard.data.prepare import read
 from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.tasks.pairs import (
     SOURCE_MODELS,
-    PairEncoding,
-    PairNetwork,
     References,
-    TargetTexts,
-    TextMetrics,
-    pair_views,
-    refuse_long_pairs,
+    comparable,
+    read_pairs,
+    set_text_pair_parts,
+    text_pair_encoding,
+    token_loss,
 )
-from regard.tasks.sources import TextSources
 from regard.tasks.task import Task
-from regard.tasks.translation import comparable
 from regard.text.tokenizers import Tokenizers
 
 
@@ -68,32 +63,17 @@ class Summarization(Task):
     writes = "targets"
     has_flat_batches = True
 
-    metrics: TextMetrics
+    make_encoding = staticmethod(text_pair_encoding)
 
     def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
-        encoding = self.make_encoding(recipe, tokenizers)
-        targets = TargetTexts(recipe, tokenizers, encoding.sources)
-        scores = partial(rouge, config=recipe.evaluation)
-        self.inputs = Inputs(self.name, self.corpora, recipe.data.encoding, ("source",))
-        self.encoding = encoding
-        self.network = PairNetwork(recipe, encoding)
-        self.answers = targets
-        self.metrics = TextMetrics(encoding, targets, scores)
-        self.views = pair_views(self.metrics, encoding)
-
-    @classmethod
-    def make_encoding(cls, recipe: Recipe, tokenizers: Tokenizers) -> PairEncoding:
-        return PairEncoding(recipe, tokenizers, TextSources(recipe, tokenizers))
+        set_text_pair_parts(self, partial(rouge, config=recipe.evaluation))
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
-        training = self.recipe.training
-        return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing)
+        return token_loss(model, self.recipe)
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
-        examples = read(self.encoding, self.recipe, corpora, part, base)
-        refuse_long_pairs(examples)
-        return examples
+        return read_pairs(self, corpora, part, base)
 
 
 def rouge(outputs: Sequence[str], references: References, config: RougeConfig) -> dict[str, Any]:

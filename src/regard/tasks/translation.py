@@ -15,24 +15,20 @@ from regard.config import Config
 from regard.data.config import Corpus, Recipe, TextPairs
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
-from regard.data.inputs import Inputs
-from regard.data.prepare import Prepared, read
+from regard.data.prepare import Prepared
 from regard.errors import import_extra
 from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.tasks.pairs import (
     SOURCE_MODELS,
-    PairEncoding,
-    PairNetwork,
     References,
-    TargetTexts,
-    TextMetrics,
-    pair_views,
-    refuse_long_pairs,
+    comparable,
+    read_pairs,
+    set_text_pair_parts,
+    text_pair_encoding,
+    token_loss,
 )
-from regard.tasks.sources import TextSources
 from regard.tasks.task import Task
-from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
 BLEU_4 = {"bleu": 4}
@@ -79,27 +75,17 @@ class Translation(Task):
     writes = "targets"
     has_flat_batches = True
 
-    metrics: TextMetrics
+    make_encoding = staticmethod(text_pair_encoding)
 
     def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
         super().__init__(recipe, tokenizers)
-        encoding = self.make_encoding(recipe, tokenizers)
-        targets = TargetTexts(recipe, tokenizers, encoding.sources)
-        scores = partial(translation_scores, config=recipe.evaluation)
-        self.inputs = Inputs(self.name, self.corpora, recipe.data.encoding, ("source",))
-        self.encoding = encoding
-        self.network = PairNetwork(recipe, encoding)
-        self.answers = targets
-        self.metrics = TextMetrics(encoding, targets, scores, BLEU_4)
-        self.views = pair_views(self.metrics, encoding)
-
-    @classmethod
-    def make_encoding(cls, recipe: Recipe, tokenizers: Tokenizers) -> PairEncoding:
-        return PairEncoding(recipe, tokenizers, TextSources(recipe, tokenizers))
+        set_text_pair_parts(self, partial(translation_scores, config=recipe.evaluation), BLEU_4)
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
-        training = self.recipe.training
-        return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing)
+        return token_loss(model, self.recipe)
+
+    def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
+        return read_pairs(self, corpora, part, base)
 
     @classmethod
     def check_recipe(cls, recipe: Recipe) -> None:
@@ -108,11 +94,6 @@ class Translation(Task):
 
     def data_warnings(self, data: Prepared[Dataset]) -> Iterator[str]:
         return unrelated_lengths(data.train)
-
-    def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
-        examples = read(self.encoding, self.recipe, corpora, part, base)
-        refuse_long_pairs(examples)
-        return examples
 
 
 def unrelated_lengths(train: Dataset) -> Iterator[str]:
@@ -168,8 +149,3 @@ def check_tokenisation(config: EvaluationConfig) -> None:
     if config.tokenize == "ja-mecab":
         where = "evaluation.tokenize"
         import_extra("MeCab", extra="japanese", where=where, doing="measuring with")
-
-
-def comparable(text: str, lowercase: bool) -> str:
-    """The form in which an output is compared with a reference."""
-    return nfc(text).lower() if lowercase else nfc(text)
