@@ -39,7 +39,10 @@ def _tensors(table: WeightNames) -> Iterator[tuple[list[str], list[str]]]:
 def _convert(
     weights: Mapping[str, Tensor], before: list[str], after: list[str]
 ) -> dict[str, Tensor]:
-    """Split tensors into their parts and join these under the other names."""
+    """Split tensors into their parts and join these under the other names. A tensor that only gets
+    another name is not copied."""
+    if len(before) == len(after) == 1:
+        return {after[0]: weights[before[0]].detach()}
     parts = (
         part
         for name, count in Counter(before).items()

@@ -439,7 +439,14 @@ def _dot_product(
         query[f"q = {reads} W_Q" + (f", head {head + 1}" if heads > 1 else "")] = q_E
     scaled = getattr(module, "scaled", False)
     scale = width**-0.5 if scaled else 1.0
-    scores_K = given_scores(_hide(k_KE @ q_E * scale, attention, step), given)
+    own_scores_K = k_KE @ q_E * scale
+    score = "e_j = q . k_j" + (f" / sqrt({width})" if scaled else "")
+    terms = _score_terms(module, call, head, step)
+    if terms:
+        scale = 1.0
+        own_scores_K = torch.stack([*terms.values()]).sum(0)
+        score = f"e_j = {' + '.join(terms)}"
+    scores_K = given_scores(_hide(own_scores_K, attention, step), given)
     weights_K = scores_K.softmax(0)
     if given is not None:
         change = recording(replaced(module, head, step, weights_K))
@@ -451,17 +458,28 @@ def _dot_product(
         attended = "the context as it is"
     attended_D = call.output[0, step]
     after = {attended: attended_D} | _after_sublayer(model, around, x_D, attended_D)
-    score = "e_j = q . k_j" + (f" / sqrt({width})" if scaled else "")
-    vectors = {"k_j": k_KE, "v_j": v_KE}
+    columns = {term: term_K[:, None] for term, term_K in terms.items()} if len(terms) > 1 else {}
+    vectors = {"k_j": k_KE, **columns, "v_j": v_KE}
     functions = (
         [module.keys_values, module.forward]
         if isinstance(module, dot_products.MultiHeadAttention)
         else []
     )
+    if terms:
+        functions = [type(module).score_terms, *functions]
     worked = WorkedAttention(
         query, attention.keys.texts, vectors, score, scores_K, weights_K, after
     )
     return replace(worked, scale=scale, functions=[*functions, dot_products.attend])
+
+
+def _score_terms(module: Any, call: ModuleCall, head: int, step: int) -> dict[str, Tensor]:
+    """The terms of the scores, [K], by their equations, if an attention has others than q . k_j;
+    else none."""
+    if not hasattr(module, "score_terms"):
+        return {}
+    terms = module.score_terms(*call.inputs)
+    return {equation: term_BHQK[0, head, step] for equation, term_BHQK in terms.items()}
 
 
 def _after_sublayer(
