@@ -1,6 +1,8 @@
 """RoBERTa, ELECTRA, DistilBERT and the other encoders: folders of `transformers` with random weights of odd
 sizes become runs and runs such folders, with every head; numbers and tokens are the same."""
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 import regard
 from exchange_cases import (
@@ -16,17 +19,21 @@ from exchange_cases import (
     TEXTS,
     UNICODE,
     answers,
+    change,
     near,
     printed_by_the_card,
     same_logits,
     same_weights,
     save_encoder,
     there_and_back,
+    train_sentencepiece,
 )
 from regard.data.batches import MaskedBatch
+from regard.errors import DataError
 from regard.exchange.encoder import HEAD_CLASSES, PRETRAINING
 from regard.exchange.exchange import ARCHITECTURES
 from regard.runs import Run
+from regard.runs.checkpoints import load_weights
 from regard.tasks.reading import padded
 
 transformers = pytest.importorskip("transformers")
@@ -139,6 +146,233 @@ def test_tokens(tmp_path: Path, kind: str) -> None:
                 assert reader(*given_texts).input_ids == expected
 
     same()
+
+
+SENTENCEPIECE: dict[str, tuple[str, dict[str, Any], int]] = {
+    "deberta": (
+        "spm.model",
+        {
+            "pad_id": 0,
+            "bos_id": 1,
+            "eos_id": 2,
+            "unk_id": 3,
+            "pad_piece": "[PAD]",
+            "bos_piece": "[CLS]",
+            "eos_piece": "[SEP]",
+            "unk_piece": "[UNK]",
+        },
+        0,
+    ),
+    "xlm-roberta": ("sentencepiece.bpe.model", {}, 1),
+}
+"""The name of the file, its special pieces, and how much larger the ids of the other pieces are."""
+LETTERS = st.text("Theanimldogstr 한국어문장나는 학교에갑니다,.", max_size=30)
+
+
+@pytest.mark.parametrize("kind", SENTENCEPIECE)
+def test_a_folder_with_a_sentencepiece_model_only(tmp_path: Path, kind: str) -> None:
+    sentencepiece = pytest.importorskip("sentencepiece")
+    name, special, offset = SENTENCEPIECE[kind]
+    model_file = tmp_path / name
+    train_sentencepiece(model_file, "unigram", 90, **special)
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(model_file))
+    rows = theirs.GetPieceSize() + 1 + offset
+    save_encoder(tmp_path / "theirs", kind, vocab_size=rows)
+    for file in (tmp_path / "theirs").glob("tokenizer*.json"):
+        file.unlink()
+    shutil.copy(model_file, tmp_path / "theirs")
+    ours = regard.import_run(tmp_path / "theirs", out=tmp_path / "run").tokenizers["text"]
+    unknown = theirs.unk_id()
+
+    @FEW
+    @given(LETTERS | st.sampled_from(TEXTS))
+    def same(text: str) -> None:
+        ids = [ours.unk if token == unknown else token + offset for token in theirs.encode(text)]
+        assert ours.encode(text) == ids
+
+    same()
+    assert ours.size == rows
+    assert ours.mask == rows - 1
+    assert (ours.begin, ours.pad, ours.end, ours.unk) == (
+        (1, 0, 2, 3) if kind == "deberta" else (0, 1, 2, 3)
+    )
+
+
+ROTARY = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
+REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "head": (
+        "roberta",
+        "config.json",
+        {"architectures": ["RobertaForCausalLM"]},
+        "RobertaForCausalLM of the type 'roberta' cannot be imported (the nearest that can be: Roberta",
+    ),
+    "type": (
+        "roberta",
+        "config.json",
+        {"architectures": ["LongformerForMaskedLM"], "model_type": "longformer"},
+        "(the nearest that can be: ",
+    ),
+    "padding": (
+        "roberta",
+        "tokenizer_config.json",
+        {"pad_token": "<unk>"},
+        "the tokenizer pads with token 3, but the positions count from token 1 (the two must come from",
+    ),
+    "segments": (
+        "electra",
+        "config.json",
+        {"type_vocab_size": 3},
+        "type_vocab_size: 3 is not supported",
+    ),
+    "sizes": ("distilbert", "config.json", {"dim": 18}, " x 18 by this file"),
+    "buckets": (
+        "mpnet",
+        "config.json",
+        {"relative_attention_num_buckets": 64},
+        "relative_attention_num_buckets: 64 is not supported (supported: 32)",
+    ),
+    "absolute": (
+        "deberta",
+        "config.json",
+        {"relative_attention": False},
+        "relative_attention: false is not supported (supported: true)",
+    ),
+    "convolution": (
+        "deberta",
+        "config.json",
+        {"conv_kernel_size": 3},
+        "conv_kernel_size: 3 is not",
+    ),
+    "terms": (
+        "deberta",
+        "config.json",
+        {"pos_att_type": ["p2p"]},
+        'pos_att_type: ["p2p"] is not supported (supported: "p2c|c2p", or one of the two)',
+    ),
+    "rotary": (
+        "modernbert",
+        "config.json",
+        {"rope_parameters": {"full_attention": ROTARY, "sliding_attention": ROTARY}},
+        "rope_parameters: scaled rotary positions are not supported",
+    ),
+    "layers": (
+        "modernbert",
+        "config.json",
+        {
+            "layer_types": [
+                "full_attention",
+                "full_attention",
+                "sliding_attention",
+                "full_attention",
+            ]
+        },
+        "layer_types: global layers are not at equal distances from the first one on",
+    ),
+}
+"""The encoder, the file and what is changed in it, and a part of the message."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_folder_that_is_refused(tmp_path: Path, case: str) -> None:
+    kind, file, changes, part = REFUSED[case]
+    save_encoder(tmp_path / "theirs", kind)
+    change(tmp_path / "theirs" / file, **changes)
+    with pytest.raises(DataError) as caught:
+        regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+    assert part in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "part"),
+    [
+        (
+            {"lm_head.layer_norm.weight": None},
+            "of its weights there is no lm_head.layer_norm.weight",
+        ),
+        ({"roberta.adapter.weight": (2, 3)}, "there is no place for adapter.weight"),
+        (
+            {"roberta.embeddings.word_embeddings.weight": (9, 12)},
+            "tokens, but the embedding 9 rows",
+        ),
+        ({"lm_head.decoder.weight": (9, 12)}, "lm_head.decoder.weight: has other values than"),
+    ],
+)
+def test_weights_that_do_not_fit(tmp_path: Path, changed: dict[str, Any], part: str) -> None:
+    save_encoder(tmp_path / "theirs", "roberta")
+    file = tmp_path / "theirs" / "model.safetensors"
+    weights = load_file(file)
+    for name, shape in changed.items():
+        if shape is None:
+            del weights[name]
+        else:
+            weights[name] = torch.ones(shape)
+    save_file(weights, file)
+    with pytest.raises(DataError, match=re.escape(part)):
+        regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+
+
+def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
+    save_encoder(tmp_path / "theirs", "electra")
+    (tmp_path / "theirs" / "tokenizer.json").unlink()
+    with pytest.raises(DataError, match="there is no tokenizer in the folder"):
+        regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("kind", ["roberta", "deberta", "modernbert"])
+@pytest.mark.parametrize("stored", ["shards", "half", "pickled"])
+def test_weights_stored_otherwise(tmp_path: Path, kind: str, stored: str) -> None:
+    theirs = save_encoder(tmp_path / "theirs", kind)
+    file = tmp_path / "theirs" / "model.safetensors"
+    if stored == "pickled":
+        torch.save(load_file(file), file.with_name("pytorch_model.bin"))
+    file.unlink()
+    if stored != "pickled":
+        theirs = theirs.half() if stored == "half" else theirs
+        theirs.save_pretrained(
+            tmp_path / "theirs", max_shard_size="4KB" if stored == "shards" else "5GB"
+        )
+    names = {path.name for path in (tmp_path / "theirs").iterdir()}
+    assert ("model.safetensors.index.json" in names) == (stored == "shards")
+    run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+    again = type(theirs).from_pretrained(tmp_path / "theirs", dtype=torch.float32)
+    same_logits(run, again.eval())
+
+
+def test_a_pooler_under_a_head_that_does_not_read_it(tmp_path: Path) -> None:
+    """Older files keep it, and transformers leaves it out."""
+    theirs = save_encoder(tmp_path / "theirs", "roberta", "ForTokenClassification")
+    file = tmp_path / "theirs" / "model.safetensors"
+    pooler = {"roberta.pooler.dense.weight": (12, 12), "roberta.pooler.dense.bias": (12,)}
+    save_file(load_file(file) | {name: torch.ones(shape) for name, shape in pooler.items()}, file)
+    same_logits(regard.import_run(tmp_path / "theirs", out=tmp_path / "run"), theirs)
+
+
+@pytest.mark.parametrize("kind", ["electra", "mpnet", "modernbert"])
+def test_fine_tuning_begins_with_the_weights(tmp_path: Path, kind: str) -> None:
+    """A pre-trained model becomes the base of a classifier: all of its weights, frozen, stay."""
+    save_encoder(
+        tmp_path / "theirs", kind, "ForPreTraining" if kind == "electra" else "ForMaskedLM"
+    )
+    start = regard.import_run(tmp_path / "theirs", out=tmp_path / "start")
+    recipe = {
+        "task": "classification",
+        "data": {
+            "train": {"corpus": "reviews-en", "size": 40},
+            "validation": {"split": 0.2},
+            "max_length": 40,
+        },
+        "head": {"freeze": "all"},
+        "training": {"init": str(start.folder), "steps": 2, "device": "cpu"},
+    }
+    tuned = regard.train(recipe, out=tmp_path / "tuned", quiet=True)
+    before, after = load_weights(start.checkpoint()), load_weights(tuned.checkpoint())
+    base = {name.removeprefix("base."): w for name, w in after.items() if name.startswith("base.")}
+    assert len(base) >= 30
+    assert all(torch.equal(before[name], weight) for name, weight in base.items())
+    assert set(before) - set(base) <= {
+        name for name in before if name.startswith(("output.", "replaced."))
+    }
 
 
 def test_every_architecture_is_imported_and_exported() -> None:

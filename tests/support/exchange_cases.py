@@ -331,7 +331,7 @@ def save_gpt2(
     return model
 
 
-def _train_sentencepiece(path: Path, kind: str, size: int, **special: int) -> list[str]:
+def train_sentencepiece(path: Path, kind: str, size: int, **special: int) -> list[str]:
     """Write a SentencePiece model; returns its pieces without the special ones."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -352,8 +352,8 @@ def save_marian(folder: Path, *, shared: bool = True, **changes: Any) -> Any:
     """The same for Marian, with a SentencePiece model for each side, and one vocabulary for both or
     one each."""
     folder.mkdir(exist_ok=True)
-    source = _train_sentencepiece(folder / "source.spm", "unigram", 90)
-    target = _train_sentencepiece(folder / "target.spm", "bpe" if shared else "char", 130)
+    source = train_sentencepiece(folder / "source.spm", "unigram", 90)
+    target = train_sentencepiece(folder / "target.spm", "bpe" if shared else "char", 130)
     both = sorted({*source, *target}) if shared else source
     vocabularies = {"vocab.json": ["</s>", "<unk>", ">>kor<<", *both, "<pad>"]}
     if not shared:
@@ -383,7 +383,7 @@ def save_pegasus(folder: Path, *, vocabulary: str = "spiece.model", **changes: A
     pre-training needs."""
     folder.mkdir(exist_ok=True)
     special = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
-    size = 3 + 9 + len(_train_sentencepiece(folder / "spiece.model", "unigram", 90, **special))
+    size = 3 + 9 + len(train_sentencepiece(folder / "spiece.model", "unigram", 90, **special))
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": "PegasusTokenizer", "offset": 9})
     )

@@ -185,10 +185,11 @@ class Encoder:
         config = {"kind": self.kind, **folder.fields(self.fields)}
         config |= {"activation": ACTIVATIONS[activation], **self.own_fields(folder)}
         tasks = self.tasks_of(folder.architecture)
-        theirs = self.each_once(folder.weights(), folder.name, pretrained=not tasks)
+        theirs = self.each_once(folder.weights(), folder.name)
         if tasks:
             config |= dict.fromkeys(self.pretraining_heads, False)
             task, sections = self._read_head(folder, config, tasks)
+            theirs = self.without_unused_pooler(theirs, task)
         else:
             task = PRETRAINING
             sections = {"data": {"max_length": config["max_positions"]}}
@@ -215,9 +216,7 @@ class Encoder:
             if architecture and architecture.endswith(end)
         ]
 
-    def each_once(
-        self, theirs: Mapping[str, Tensor], where: str, *, pretrained: bool = True
-    ) -> dict[str, Tensor]:
+    def each_once(self, theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
         """Each tensor once, without the prefix of a model under a head and with today's names for a
         norm's weights."""
         named = {
@@ -234,6 +233,13 @@ class Encoder:
             self.copies,
             where,
         )
+
+    def without_unused_pooler(self, theirs: dict[str, Tensor], task: str) -> dict[str, Tensor]:
+        """The weights without the pooler of pre-training, which older files keep under a head that
+        does not read it."""
+        if any(name.startswith("pooler.") for name in self.heads[task].values()):
+            return theirs
+        return {name: w for name, w in theirs.items() if not name.startswith("pooler.")}
 
     def completed(self, theirs: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
         """The weights of a pre-trained model, with those that its pooler lacks to predict the next

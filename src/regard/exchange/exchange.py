@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from regard.config import apply_overrides, write_yaml
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError, did_you_mean
@@ -164,7 +165,8 @@ def _write_run(
             check_max_length(recipe, imported=True)
     origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
     run = Run.create(partial, recipe, imported.tokenizers, origin)
-    with torch.device("meta"):  # a model of wrong sizes may be too large to build
+    # a model of wrong sizes may be too large to build
+    with torch.device("meta"), WithoutInitialValues():
         model = run.task.network.build()
     for name, expected in model.state_dict().items():
         tensor = imported.weights.get(name, expected)
@@ -182,6 +184,18 @@ def _write_run(
     save_checkpoint(run.checkpoints / first, imported.weights, run.facts(0, []))
     for pointer in ("best", "last"):
         run.point(pointer, first)
+
+
+class WithoutInitialValues(TorchFunctionMode):
+    """New tensors keep the values that they have: on the device meta they have none, and torch would
+    load its compiler to draw them."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(function, "__name__", "") in ("normal_", "uniform_"):
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **(kwargs or {}))
 
 
 def import_note(run: Run) -> str | None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 """Files of weights that are read, whole or in shards, in order of preference."""
-TEXT_FILES = ("*.json", "*.txt", "README.md", "*.spm", "spiece.model", "*/tokenizer*.json")
+TEXT_FILES = ("*.json", "*.txt", "README.md", "*.spm", "*.model", "*/tokenizer*.json")
 """The other files that are fetched from the Hub."""
 Fields = Mapping[str, tuple[str, float | None]]
 """Field of a model's config -> its name in config.json, and its default there; None for a required

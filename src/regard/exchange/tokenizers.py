@@ -10,6 +10,7 @@ from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer
 
 from regard.errors import DataError
 from regard.exchange.folder import Exported, ModelFolder
+from regard.text.sentencepiece import convert_sentencepiece
 from regard.text.templates import Slot, Templates, bert_templates, steps_of, templates_in
 from regard.text.tokenizers import Tokenizer as OurTokenizer
 from regard.text.vocabularies import MARK, SPECIAL_NAMES
@@ -118,13 +119,40 @@ def _with_their_segments(
     return single, pair
 
 
+def _read_sentencepiece(folder: ModelFolder) -> TokenizerTree | None:
+    """DeBERTa's tokenizer from spm.model, or XLM-R's from sentencepiece.bpe.model; None if there is
+    neither.
+
+    XLM-R numbers the pieces after the first three anew: four tokens come before them, and <mask>
+    after them.
+    """
+    deberta, xlm = (folder.path / name for name in ("spm.model", "sentencepiece.bpe.model"))
+    if deberta.exists():
+        tokenizer = convert_sentencepiece(deberta.read_bytes(), str(deberta))
+    elif xlm.exists() and folder.config.get("model_type") == "xlm-roberta":
+        own = convert_sentencepiece(xlm.read_bytes(), str(xlm)).get_vocab(with_added_tokens=False)
+        pieces = sorted(own, key=own.__getitem__)[3:]
+        names = ["<s>", "<pad>", "</s>", "<unk>", *pieces, "<mask>"]
+        ids = {name: number for number, name in enumerate(names)}
+        tokenizer = convert_sentencepiece(xlm.read_bytes(), str(xlm), ids)
+    else:
+        return None
+    mask = "[MASK]" if deberta.exists() else "<mask>"
+    tokenizer.add_special_tokens([AddedToken(mask, lstrip=True, special=True, normalized=False)])
+    tree: TokenizerTree = json.loads(tokenizer.to_str())
+    return tree
+
+
 def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> TokenizerTree:
-    """BERT's tokenizer from vocab.txt, or GPT-2's from vocab.json and merges.txt."""
+    """BERT's tokenizer from vocab.txt, GPT-2's from vocab.json and merges.txt, or one of
+    SentencePiece."""
+    if tree := _read_sentencepiece(folder):
+        return tree
     pieces, vocabulary, merges = (
         folder.path / name for name in ("vocab.txt", "vocab.json", "merges.txt")
     )
     if not pieces.exists() and not merges.exists():
-        hint = "expected: tokenizer.json, vocab.txt, or vocab.json with merges.txt"
+        hint = "expected: tokenizer.json, vocab.txt, vocab.json with merges.txt, or spm.model"
         raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
     added = folder.json("added_tokens.json")
     try:
@@ -152,8 +180,8 @@ def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> Tokeni
         raise DataError(
             f"cannot be read as a vocabulary: {error}", where=str(folder.path)
         ) from None
-    tree: TokenizerTree = json.loads(tokenizer.to_str())
-    return tree
+    read: TokenizerTree = json.loads(tokenizer.to_str())
+    return read
 
 
 def with_template(
