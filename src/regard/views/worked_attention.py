@@ -420,7 +420,7 @@ def _dot_product(
         forward()
     [call] = calls[name]
     read_BQD, k_BHKE, v_BHKE = call.inputs[:3]
-    module = model.get_submodule(name)
+    module: Any = model.get_submodule(name)
     heads = k_BHKE.shape[1]
     width = k_BHKE.shape[-1]
     q_E = read_BQD[0, step]
