@@ -100,13 +100,17 @@ def _explained(lab: Lab, run: Run) -> Findings:
     without the word."""
     loaded = load(run)
     agree = []
-    top = []
-    for text, *_ in generate("reviews-en", lab.few(60), 1, "test"):
+    same = []
+    by_chance = []
+    reviews = list(generate("reviews-en", lab.few(60), 1, "test"))
+    for text, *_ in reviews:
         _, attended, falls = _weights(loaded, text)
+        if falls.max() <= 0:
+            continue  # no word matters, so none can be named
+        needed = falls == falls.max()  # several words may be needed alike
         agree.append(spearman(attended, falls))
-        top.append(
-            float(falls[attended.argmax()] == falls.max())
-        )  # several words may be needed alike
+        same.append(needed[attended.argmax()])
+        by_chance.append(needed.mean())
     words, attended, falls = _weights(loaded, WEIGHED_SENTENCE)
     rows = [*zip(words, attended.tolist(), falls.tolist(), strict=True)]
     return {
@@ -115,8 +119,11 @@ def _explained(lab: Lab, run: Run) -> Findings:
         ),
         "attended": Bars(words, {"attention": attended.tolist()}, "attention of [CLS]"),
         "fallen": Bars(words, {"fall": falls.tolist()}, "fall of the probability without the word"),
-        "correlation": float(np.mean(agree)),
-        "same_word": float(np.mean(top)),
+        "correlation": float(np.mean(agree)) if agree else 0.0,
+        "same_word": float(np.mean(same)) if same else 0.0,
+        "same_word_by_chance": float(np.mean(by_chance)) if by_chance else 0.0,
+        "reviews": len(reviews),
+        "reviews_with_needed_word": len(same),
         "sentence": WEIGHED_SENTENCE,
         "most_attended": words[int(attended.argmax())],
         "most_fallen": ", ".join(words[n] for n in np.flatnonzero(falls == falls.max())),

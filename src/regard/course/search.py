@@ -38,7 +38,7 @@ def experiment(lab: Lab) -> Findings:
         for a in LENGTH_PENALTIES
     }
     example = _search_trees(early, greedy, tried[3, 1.0])
-    errors = _error_shares(greedy, early, late)
+    errors = _error_shares(greedy, early, late, limit)
     return {"underflow": _underflow()} | example | _lengths(tried) | _beams(greedy) | errors
 
 
@@ -110,6 +110,8 @@ def _lengths(tried: dict[tuple[int, float], Diagnosis]) -> Findings:
         "mean_ratio": ratio[10, 1.0],
         "raw_bleu": bleu[10, 0.0],
         "mean_bleu": bleu[10, 1.0],
+        "raw_drop_3": bleu[3, 1.0] - bleu[3, 0.0],
+        "raw_drop_10": bleu[10, 1.0] - bleu[10, 0.0],
     }
 
 
@@ -146,17 +148,20 @@ def _beams(greedy: Diagnosis) -> Findings:
     }
 
 
-def _error_shares(greedy: Diagnosis, early: Run, late: Run) -> Findings:
-    """The shares of errors at beam 1, and both remedies: a wider beam, and a longer training."""
+def _error_shares(greedy: Diagnosis, early: Run, late: Run, limit: int) -> Findings:
+    """The shares of errors at beam 1, and both remedies: a wider beam, and a longer training. Every
+    BLEU is measured on the same sentences, the first `limit`; the test compares both runs on the
+    whole split."""
     assert greedy.beam_sweep is not None
     wider = next(width for width in greedy.beam_sweep.widths if width.beam == 5)
     both = compare([early, late], beam=1).to_json()
     significant = {row["system"]: row for row in both["significance"] if row["metric"] == "bleu"}
     trained = significant[late.folder.name]
-    longer = diagnose(late, beam=5, sweep=())
+    late_greedy, longer = (diagnose(late, beam=b, limit=limit, sweep=()) for b in (1, 5))
     tried: dict[str, Diagnosis | BeamResult] = {
         "early, greedy": greedy,
         "early, beam 5": wider,
+        "late, greedy": late_greedy,
         "late, beam 5": longer,
     }
     rows = [
@@ -181,7 +186,7 @@ def _error_shares(greedy: Diagnosis, early: Run, late: Run) -> Findings:
         "wider_bleu": wider.metrics["bleu"],
         "wider_search_errors": wider.tally.search_errors,
         "wider_model_errors": wider.tally.model_errors,
-        "late_bleu": trained["score"],
+        "late_bleu": late_greedy.metrics["bleu"],
         "late_beam_bleu": longer.metrics["bleu"],
         "late_p": trained["p_randomisation"],
     }

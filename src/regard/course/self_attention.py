@@ -196,6 +196,9 @@ def _heads(lab: Lab, whole: Run) -> Findings:
         [place, head + 1, *np.mean(shares, axis=0).tolist()]
         for (place, head), shares in looked.items()
     ]
+    for row in rows:
+        if row[0] == "decoder":
+            row[-1] = "–"  # reversing is between source and output: the decoder has no mirror
     exact = dict[int, float]()
     for heads in (1, 4, 8):
         same = heads == TRANSFORMER_MODEL["heads"]
@@ -212,7 +215,8 @@ def _heads(lab: Lab, whole: Run) -> Findings:
 
 def _attention_shares(weights: WeightArray) -> list[float]:
     """The share of attention at places that have a name; for the mirror, the last row looks at the
-    first column."""
+    first column. The first column of a decoder is the begin token, and its last one the last letter
+    that it reads."""
     rows, columns = weights.shape
 
     def mean(shift: int) -> float:
@@ -321,8 +325,10 @@ def _pronoun_translation(lab: Lab) -> Findings:
     looks = weights_NHLL[:, :, PRONOUN_POSITION].reshape(-1, 2, len(heads), len(found[0][1]))
     # of a pair, an adjective, a head and a word of the source
     more = looks[..., ANIMAL_POSITION] > looks[..., PLACE_POSITION]
-    follows = (more[:, 0] & ~more[:, 1]).mean(0)
-    best = int(follows.argmax())
+    followed = more[:, 0] & ~more[:, 1]
+    # one half of the pairs chooses the head, the other, with other animals, measures it
+    best = int(followed[::2].mean(0).argmax())
+    follows = followed[1::2].mean(0)
     means = looks.mean(0)
     table = [
         [
@@ -351,7 +357,7 @@ def _pronoun_translation(lab: Lab) -> Findings:
         "pairs that it follows",
     ]
     sources = np.mean([written for _, written in found], axis=0)
-    grammar, gain = _grammar(weights_NHLL.mean(0), heads)
+    grammar, gain = _grammar(weights_NHLL, heads)
     return {
         "pronouns": Table(columns, table, formats=[".2f"]),
         "it": maps,
@@ -361,6 +367,7 @@ def _pronoun_translation(lab: Lab) -> Findings:
         "it_wide": outputs[1],
         "pronoun_right": float(np.mean(right)),
         "pairs": len(looks),
+        "measured_pairs": len(followed[1::2]),
         "first_layer_follows": float(follows[: TRANSFORMER_MODEL["heads"]].max()),
         "follows": float(follows[best]),
         "follower": heads[best],
@@ -370,10 +377,13 @@ def _pronoun_translation(lab: Lab) -> Findings:
     }
 
 
-def _grammar(weights_HLL: WeightArray, heads: list[str]) -> tuple[Table, float]:
+def _grammar(weights_NHLL: WeightArray, heads: list[str]) -> tuple[Table, float]:
     """The head that looks most from a word to one that it belongs to, beside two controls: how much
     it looks as far from other words, and from other words to the same one; and the most by which it
-    exceeds both."""
+    exceeds both. Half of the pairs of sentences chooses the head, the other half measures it."""
+    in_first_half_N = np.arange(len(weights_NHLL)) // 2 % 2 == 0
+    chosen_from_HLL = weights_NHLL[in_first_half_N].mean(0)
+    weights_HLL = weights_NHLL[~in_first_half_N].mean(0)
     rows = []
     gains = []
     for name, pairs in GRAMMATICAL_PAIRS.items():
@@ -385,7 +395,7 @@ def _grammar(weights_HLL: WeightArray, heads: list[str]) -> tuple[Table, float]:
         shares_H = shares_HP.mean(1)
         as_far_H = (line_HN.sum(1) - shares_HP.sum(1)) / (line_HN.shape[1] - len(pairs))
         from_others_H = (columns_HP - shares_HP).mean(1) / (len(weights_HLL[0]) - 1)
-        best = int(shares_H.argmax())
+        best = int(np.array([chosen_from_HLL[:, q, k] for q, k in pairs]).mean(0).argmax())
         share, *controls = (float(of_H[best]) for of_H in (shares_H, as_far_H, from_others_H))
         rows.append([name, heads[best], share, *controls])
         gains.append(share - max(controls))
