@@ -9,20 +9,17 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 import yaml
 from pydantic import Field
 
-from command_line import succeed, write
+from command_line import complaint, succeed, write
 from places import ROOT
-from regard.cli import app
 from regard.config import Config
 from regard.language import catalogue
 from regard.models import MODELS
-from regard.recipes.loading import load_recipe, load_tree
+from regard.recipes.loading import load_recipe
 from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks import TASKS
 from regard.tasks.question_answering import Answered
@@ -50,7 +47,6 @@ PAGES = [
 """The documents that need a table of contents."""
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "document_recipes"))
 SHELL = ("", "sh", "bash", "shell", "console", "powershell")
-COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
 def blocks(text: str, *languages: str) -> Iterator[str]:
@@ -77,32 +73,6 @@ def commands(text: str) -> Iterator[list[str]]:
                         if one in ("|", ">", "<", "&&", ";", "2>")
                     ]
                     yield rest[: min(ends, default=len(rest))]
-
-
-def complaint(arguments: list[str]) -> str | None:
-    """Why a call could not be one of ours."""
-    if arguments in ([], ["--help"], ["-h"]):
-        return None
-    verb, *rest = arguments
-    if verb not in COMMANDS:
-        return f"there is no verb {verb!r}"
-    if {"--help", "-h"} & set(rest):
-        return None
-    try:
-        context = COMMANDS[verb].make_context(verb, list(rest))
-    except Exception as error:
-        return str(error) or type(error).__name__
-    values = context.params
-    if verb in ("check", "train"):
-        recipe = values["recipe"]
-        is_data = verb == "check" and Path(recipe).suffix not in ("", ".yaml")
-        if not recipe.endswith(".yaml") and recipe not in shipped() and not is_data:
-            return f"no recipe {recipe!r} ships"
-        if recipe in shipped():
-            load_tree(recipe, values["overrides"] or [])
-    if verb == "recipes" and values["name"] is not None and values["name"] not in shipped():
-        return f"no recipe {values['name']!r} ships"
-    return None
 
 
 def text_of(name: str) -> str:

@@ -321,7 +321,7 @@ def test_the_command_lists_runs_once_and_refuses(
     monkeypatch.chdir(course.parent)
     monkeypatch.setenv("REGARD_LANG", "ko")
     assert succeed("course", "--json").json[0]["title"] == chapters("ko")[0].title
-    first = succeed("course", "fine_tuning", "--quick", "--json")
+    first = succeed("course", "9", "--quick", "--json")
     assert first.json["quick"]
     assert first.err.count("학습 중: ") == 1
     assert '<html lang="ko">' in Path("course/9.html").read_text(encoding="utf-8")
@@ -339,3 +339,4 @@ def test_the_command_lists_runs_once_and_refuses(
         in fail("course", "9", "--out", "new/deep/9.html", "--full", "none")[0]
     )
     assert Path("new/deep").is_dir(), "the page's folder is made"
+    assert "allowed: 1 (seq2seq)" in fail("course", "10")[0]

@@ -19,6 +19,8 @@ from typer.main import get_command
 
 from regard import cli
 from regard.language import default_language
+from regard.recipes.loading import load_tree
+from regard.recipes.shipped import shipped
 
 
 @dataclass(frozen=True)
@@ -121,3 +123,30 @@ def contents(folder: Path) -> dict[str, bytes]:
         for path in folder.rglob("*")
         if path.is_file()
     }
+
+
+def complaint(arguments: list[str]) -> str | None:
+    """Why a call could not be one of ours."""
+    if arguments in ([], ["--help"], ["-h"]):
+        return None
+    verbs = built(cli.app, default_language()).commands
+    verb, *rest = arguments
+    if verb not in verbs:
+        return f"there is no verb {verb!r}"
+    if {"--help", "-h"} & set(rest):
+        return None
+    try:
+        context = verbs[verb].make_context(verb, list(rest))
+    except Exception as error:
+        return str(error) or type(error).__name__
+    values = context.params
+    if verb in ("check", "train"):
+        recipe = values["recipe"]
+        is_data = verb == "check" and Path(recipe).suffix not in ("", ".yaml")
+        if not recipe.endswith(".yaml") and recipe not in shipped() and not is_data:
+            return f"no recipe {recipe!r} ships"
+        if recipe in shipped():
+            load_tree(recipe, values["overrides"] or [])
+    if verb == "recipes" and values["name"] is not None and values["name"] not in shipped():
+        return f"no recipe {values['name']!r} ships"
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,8 @@ from typer import Argument, Option
 import regard
 from regard.cli import console
 from regard.cli.options import RESULT_SUFFIXES, JsonOption, OverridesArgument, OverwriteOption
-from regard.language import default_language, shown
+from regard.errors import refuse
+from regard.language import shown
 
 
 def corpora(
@@ -71,7 +73,12 @@ def show(
 
 def course(
     chapter: Annotated[
-        str | None, Argument(metavar="[CHAPTER]", help="Number or name. Default: list them.")
+        str | None,
+        Argument(
+            metavar="[CHAPTER]",
+            help="The number of a chapter to run, or a word: any word of a textbook, in English or "
+            "Korean, finds its topics. Default: list chapters and topics.",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -92,13 +99,22 @@ def course(
     seed: Annotated[int, Option(help="Seed of all trainings.", min=0)] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a chapter of the course: its experiments, and a page with text, figures and questions.
+    """Run a chapter of the course: its experiments, and a page with text, figures and questions. Or
+    find a topic.
 
     Trained runs are kept beside the page, in the folder runs, and used again.
     """
-    language = language or default_language()
+    from regard.course import chosen_language
+
+    language = chosen_language(language)
     if chapter is None:
         _list_chapters(language, as_json=as_json)
+        return
+    if not chapter.isdecimal():
+        refuse(
+            {"--out": out, "--full": full, "--quick": quick}, "a word finds topics and runs none"
+        )
+        _show_topics(chapter, language, as_json=as_json)
         return
     from regard.course import find_chapter
 
@@ -138,14 +154,41 @@ def course(
 
 def _list_chapters(language: str, *, as_json: bool) -> None:
     from regard.course import chapters
+    from regard.course.topics import FINDING, topics
 
     listed = chapters(language)
+    names = defaultdict[int | None, list[str]](list)
+    sections = defaultdict[str, list[str]](list)
+    for topic in topics():
+        names[topic.chapter].append(topic.name(language))
+        sections[topic.section[language]].append(topic.name(language))
     if as_json:
         console.show_json(
             [
-                {"chapter": entry.number, "name": entry.name, "title": entry.title}
+                {
+                    "chapter": entry.number,
+                    "name": entry.name,
+                    "title": entry.title,
+                    "topics": names[entry.number],
+                }
                 for entry in listed
             ]
         )
-    else:
-        print("\n".join(f"{entry.number}  {entry.title}" for entry in listed))
+        return
+    lines = [f"{entry.number}  {entry.title}" for entry in listed]
+    lines += ["", *(f"{section}: {', '.join(found)}" for section, found in sections.items()), ""]
+    lines.append(FINDING[language])
+    print("\n".join(lines))
+
+
+def _show_topics(word: str, language: str, *, as_json: bool) -> None:
+    from regard.course.topics import RELATED, described, related, topics_or_refusal
+
+    found = topics_or_refusal(word)
+    if as_json:
+        console.show_json([topic.to_json() for topic in found])
+        return
+    texts = [described(topic, language) for topic in found]
+    if names := related(found, word, language):
+        texts.append(f"{RELATED[language]}: {', '.join(names)}")
+    print("\n\n".join(texts))

@@ -38,13 +38,19 @@ class Chapter:
         return self.text.partition("\n")[0].removeprefix("# ")
 
 
-def chapters(language: str | None = None) -> list[Chapter]:
-    """All chapters in their order, in one language; a chapter without a translation is English."""
+def chosen_language(language: str | None = None) -> str:
+    """The language of the course: this one, or the user's."""
     language = language or default_language()
     if language not in LANGUAGES:
         raise RegardError(
             f"there is no {language!r}", where="--lang", hint=did_you_mean(language, LANGUAGES)
         )
+    return language
+
+
+def chapters(language: str | None = None) -> list[Chapter]:
+    """All chapters in their order, in one language; a chapter without a translation is English."""
+    language = chosen_language(language)
     folder = files("regard.course")
     names = sorted(
         file.name.removesuffix(".en.md")

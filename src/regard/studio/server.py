@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import (
     HTMLResponse,
     JSONResponse,
@@ -31,6 +31,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from regard import __version__
 from regard.api import Loaded, show
+from regard.course.topics import topics, topics_or_refusal
 from regard.errors import RegardError
 from regard.language import shown
 from regard.studio.answers import answer_errors
@@ -49,6 +50,8 @@ from regard.studio.verbs import VERB_BODIES, VerbBody
 from regard.views.report import in_language
 
 PAGE = Path(__file__).parent / "page"
+MAX_QUERY_CHARACTERS = 200
+"""Most characters of a word to look for."""
 TEMPLATES = Path(__file__).parents[1] / "views" / "templates"
 MEDIA_TYPES = {
     ".html": "text/html",
@@ -101,6 +104,7 @@ def create_app(
         _add_verb(api, "/runs/{name}/attention", AttentionBody, runs.named)
         api.get("/show/{picture}")(show_picture)
         SentImages().add_routes(api)
+        api.get("/topics")(list_topics)
         trainings.add_routes(api)
     api.get("/runs")(runs.list_runs)
     api.get("/runs/{name}")(runs.show_run)
@@ -165,6 +169,13 @@ def _add_verb(
 def show_picture(picture: str) -> dict[str, Any]:
     """A picture of `regard show`."""
     return in_language(show(picture).report()).to_json()
+
+
+def list_topics(query: str = Query("", max_length=MAX_QUERY_CHARACTERS)) -> list[dict[str, Any]]:
+    """The topics of the course that a word finds, as `regard course WORD --json` prints them;
+    without a word all of them."""
+    found = topics_or_refusal(query) if query.strip() else topics()
+    return [topic.to_json() for topic in found]
 
 
 def _add_page(api: FastAPI) -> None:
