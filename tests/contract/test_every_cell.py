@@ -27,7 +27,18 @@ from regard.tasks import TASKS
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.training.train import train
 
-KINDS = ("word2vec", "lstm_lm", "elmo", "gpt", "bert", "bilstm", "cnn")
+KINDS = (
+    "word2vec",
+    "lstm_lm",
+    "elmo",
+    "gpt",
+    "bert",
+    "mpnet",
+    "deberta",
+    "modernbert",
+    "bilstm",
+    "cnn",
+)
 TEXT = "Ben lives in New York. Ben was born in 1990. Ben has a dog."
 LEARNED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "gpt": ({**QUESTIONS["model"], "kind": "gpt", "norm": "post"}, []),

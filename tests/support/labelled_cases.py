@@ -125,6 +125,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "elmo": {"width": 16, "hidden": 16, "filters": 64, "layers": 1},
     "gpt": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
     "bert": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "mpnet": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "deberta": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "modernbert": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
     "bilstm": {"embedding": 16, "hidden": 8, "layers": 1},
     "cnn": {"embedding": 16, "maps": 8},
 }
