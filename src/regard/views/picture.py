@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import logging
 import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from regard.views.report import (
     HeatMap,
     HeatMaps,
     ImageMap,
+    Table,
     Tree,
 )
 
@@ -56,58 +58,135 @@ MIN_AXIS_RANGE = 0.01
 """Minimum range of the vertical axis of curves, as a share of its largest value."""
 MAX_PANELS_PER_ROW = 6
 """Maximum number of panels of an image map in a row."""
-Panel = HeatMap | Curves | Bars | ImageMap | Tree
+MAX_GRID_SIDE = 40
+"""Rows and columns up to which a map of yes and no gets a grid."""
+SPARSE_WIDTH = 11.0
+SPARSE_HEIGHT = 9.0
+"""Size in inches that a heat map shrinks to if it labels only some of its columns."""
+ROW_HEIGHT = 0.28
+LETTER_WIDTH = 0.085
+COLUMN_GAP = 0.25
+TITLE_HEIGHT = 0.45
+"""Sizes of a table in inches."""
+MAX_CELL_LETTERS = 60
+"""Longer texts of a table's cells are wrapped."""
+TABLE_COLOURS = {
+    "header": "#4b5563",
+    "good": "#00694b",
+    "bad": "#a83e00",
+    "muted": "#6b7280",
+    "answer": "#0b5cad",
+}
+Panel = HeatMap | Curves | Bars | ImageMap | Tree | Table
 
 
-def draw(figures: Sequence[Figure], path: Path) -> bytes:
+def draw(figures: Sequence[Figure | Table], path: Path) -> bytes:
     """All figures in one picture, in the format that the suffix of the path names."""
-    panels = [
-        panel
-        for figure in figures
-        for panel in (figure.drawn if isinstance(figure, HeatMaps) else [figure])
+    return draw_rows([figures], path)
+
+
+def draw_rows(figures: Sequence[Sequence[Figure | Table]], path: Path) -> bytes:
+    """All figures in one picture; each of the sequences begins a row."""
+    groups = [
+        [
+            panel
+            for figure in group
+            for panel in (figure.drawn if isinstance(figure, HeatMaps) else [figure])
+        ]
+        for group in figures
     ]
+    panels = [panel for group in groups for panel in group]
     if not panels:
         raise RegardError("there is no figure to draw", where=str(path), hint="give an .html file")
     kind = path.suffix.lower().removeprefix(".")
     # Text stays text in SVG: the fonts here only measure it, and whoever opens the file needs
     # fonts.
     families = fonts_for(f"{panels}…", path, strict=kind == "png")
-    across = math.ceil(math.sqrt(len(panels)))
-    down = math.ceil(len(panels) / across)
-    widths, heights = zip(*map(_size, panels), strict=True)
-    wide, tall = (
-        min(MAX_PICTURE_SIDE / across, max(widths)),
-        min(MAX_PICTURE_SIDE / down, max(heights)),
-    )
+    rows = _in_rows([[(panel, *_size(panel)) for panel in group] for group in groups])
+    widest = max(sum(width for _, width, _ in row) for row in rows)
+    row_heights = [max(height for _, _, height in row) for row in rows]
+    narrowing = min(1.0, MAX_PICTURE_SIDE / widest)
+    flattening = min(1.0, MAX_PICTURE_SIDE / sum(row_heights))
     settings = {
         "font.family": families,
         "axes.unicode_minus": False,
         "svg.fonttype": "none",
         "svg.hashsalt": "regard",
     }
-    with matplotlib_module("", path).rc_context(settings), warnings.catch_warnings():
+    with (
+        matplotlib_module("", path).rc_context(settings),
+        warnings.catch_warnings(),
+        _without_remarks_on_fonts(),
+    ):
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         whole = matplotlib_module(".figure", path).Figure(
-            (across * wide, down * tall), dpi=DOTS, layout="constrained"
+            (narrowing * widest, flattening * sum(row_heights)), dpi=DOTS, layout="constrained"
         )
-        for place, panel in zip(
-            np.atleast_1d(whole.subfigures(down, across)).flat, panels, strict=False
-        ):
-            _write_title(place, panel.title, wide)
-            match panel:
-                case HeatMap():
-                    _draw_heat_map(place.add_subplot(), panel, path)
-                case Curves():
-                    _draw_curves(place.add_subplot(), panel)
-                case Bars():
-                    _draw_bars(place.add_subplot(), panel)
-                case ImageMap():
-                    _draw_image_map(place, panel)
-                case Tree():
-                    _draw_tree(place.add_subplot(), panel)
+        strips = np.atleast_1d(whole.subfigures(len(rows), 1, height_ratios=row_heights))
+        for strip, row in zip(strips, rows, strict=True):
+            widths = [width for _, width, _ in row]
+            rest = widest - sum(widths)  # what a short row leaves empty
+            ratios = [*widths, *[rest] * (rest > 0.01)]
+            places = np.atleast_1d(strip.subfigures(1, len(ratios), width_ratios=ratios))
+            size = flattening * max(height for _, _, height in row)
+            for place, (panel, width, _) in zip(places, row, strict=False):
+                _draw_panel(place, panel, (narrowing * width, size), path)
         content = io.BytesIO()
         whole.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return _with_fonts_of_viewers(content.getvalue()) if kind == "svg" else content.getvalue()
+
+
+@contextmanager
+def _without_remarks_on_fonts() -> Iterator[None]:
+    """Not to be told that the Korean font has no bold letters."""
+    logger = logging.getLogger("matplotlib.font_manager")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+SizedPanel = tuple[Panel, float, float]
+"""A panel with its width and height in inches."""
+
+
+def _in_rows(groups: Sequence[Sequence[SizedPanel]]) -> list[list[SizedPanel]]:
+    """The panels in reading order, in rows that make the picture about square; each group begins a
+    row."""
+    widths = [width for group in groups for _, width, _ in group]
+    across = math.ceil(math.sqrt(len(widths)))
+    limit = max(max(widths), 1.1 * across * sum(widths) / len(widths))
+    rows = list[list[SizedPanel]]()
+    for group in groups:
+        row = list[SizedPanel]()
+        for panel in group:
+            if row and sum(width for _, width, _ in [*row, panel]) > limit:
+                rows.append(row)
+                row = []
+            row.append(panel)
+        rows.append(row)
+    return rows
+
+
+def _draw_panel(place: Any, panel: Panel, size: tuple[float, float], path: Path) -> None:
+    _write_title(place, panel.title, size[0])
+    match panel:
+        case HeatMap():
+            _draw_heat_map(place.add_subplot(), panel, path)
+        case Curves():
+            _draw_curves(place.add_subplot(), panel)
+        case Bars():
+            _draw_bars(place.add_subplot(), panel)
+        case ImageMap():
+            _draw_image_map(place, panel)
+        case Tree():
+            _draw_tree(place.add_subplot(), panel)
+        case Table():
+            if not panel.title:
+                place.suptitle(" ", fontsize=TITLE_SIZE)  # in line with its neighbours
+            _draw_table(place.add_subplot(), panel, size[1])
 
 
 def _with_fonts_of_viewers(svg: bytes) -> bytes:
@@ -127,9 +206,13 @@ def _size(panel: Panel) -> tuple[float, float]:
     match panel:
         case HeatMap():
             rows, columns = panel.values.shape
-            return max(4.0, columns * CELL_SIDE + 2.5 + 0.11 * (panel.label_width - 18)), max(
-                3.0, rows * CELL_SIDE + 2.5
-            )
+            side = CELL_SIDE
+            labels_above = 2.5
+            if "" in panel.columns:
+                side = min(CELL_SIDE, SPARSE_WIDTH / columns, SPARSE_HEIGHT / rows)
+                labels_above = 1.5
+            width = columns * side + 2.5 + 0.11 * (panel.label_width - 18)
+            return max(3.2, width), max(2.6, rows * side + labels_above)
         case Bars():
             return 6.5, max(2.5, len(panel.categories) * CELL_SIDE + 1.5)
         case ImageMap():
@@ -139,6 +222,10 @@ def _size(panel: Panel) -> tuple[float, float]:
             return 6.0, 4.0
         case Tree():
             return 1.1 * panel.depth + 1.0, 0.2 * max(panel.rows, default=0.0) + 1.0
+        case Table():
+            title_width = LETTER_WIDTH * min(60, cell_len(panel.title)) + 0.4
+            width = max(sum(_column_widths(panel)) + 0.2, title_width)
+            return width, ROW_HEIGHT * sum(_line_heights(panel)) + TITLE_HEIGHT
 
 
 def _write_title(place: Any, title: str, wide: float) -> None:
@@ -194,7 +281,7 @@ def _draw_bars(axes: Any, bars: Bars) -> None:
         colours = [PALETTE[1] if not several and value < 0 else PALETTE[n % 8] for value in values]
         drawn = axes.barh(rows, values, 0.76, left=start, color=colours, label=name)
         if not several:
-            axes.bar_label(drawn, fmt="%.3f", padding=3, fontsize=8)
+            axes.bar_label(drawn, fmt="%d" if bars.whole else "%.3f", padding=3, fontsize=8)
         start += values
     axes.set_yticks(
         rows,
@@ -242,6 +329,86 @@ def _draw_heat_map(axes: Any, heat_map: HeatMap, path: Path) -> None:
     axes.tick_params(length=0)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, aspect=30)
     bar.set_ticks([low, heat_map.peak], labels=[number(low) if low else "0", number(heat_map.peak)])
+    if heat_map.binary:
+        bar.ax.set_axis_off()  # yes and no need no scale, but the labels of columns need the room
+        bar.solids.set_visible(False)
+        if max(heat_map.values.shape) <= MAX_GRID_SIDE:
+            _draw_grid(axes, *heat_map.values.shape)
+
+
+def _draw_grid(axes: Any, rows: int, columns: int) -> None:
+    """Lines between the cells: neighbours that are both allowed would be one dark area."""
+    look = {"color": "#9ca3af", "linewidth": 0.6}
+    axes.vlines(np.arange(1, columns) - 0.5, -0.5, rows - 0.5, **look)
+    axes.hlines(np.arange(1, rows) - 0.5, -0.5, columns - 0.5, **look)
+
+
+def _lines_of(table: Table) -> list[list[list[str]]]:
+    """The lines of each cell, the header first."""
+    texts = [[*table.columns]] * any(table.columns)
+    texts += [[cell.text for cell in row] for row in table.cells]
+    return [[_wrapped(text) for text in row] for row in texts]
+
+
+def _wrapped(text: str) -> list[str]:
+    """A text in lines of at most MAX_CELL_LETTERS."""
+    if cell_len(text) <= MAX_CELL_LETTERS:
+        return [text]
+    console = Console(width=MAX_CELL_LETTERS)
+    return [line.plain.rstrip() for line in RichText(text).wrap(console, MAX_CELL_LETTERS)]
+
+
+def _column_widths(table: Table) -> list[float]:
+    """The width of each column in inches."""
+    columns = zip(*_lines_of(table), strict=True)
+    longest = [max(cell_len(line) for lines in column for line in lines) for column in columns]
+    return [LETTER_WIDTH * letters + COLUMN_GAP for letters in longest]
+
+
+def _line_heights(table: Table) -> list[float]:
+    """The height of the header and of each row, in rows of a single line."""
+    return [0.4 + 0.6 * max(map(len, row)) for row in _lines_of(table)]
+
+
+def _draw_table(axes: Any, table: Table, height: float) -> None:
+    """Draw the texts of the cells below their columns; a blank is a box. `height` is that of the
+    panel in inches: rows keep their height in it."""
+    widths = _column_widths(table)
+    rights = np.cumsum(widths).tolist()
+    bottoms = np.cumsum(_line_heights(table)).tolist()
+    shown = max(bottoms[-1], (height - TITLE_HEIGHT) / ROW_HEIGHT)
+    axes.set(xlim=(0, rights[-1]), ylim=(shown, 0))
+    axes.axis("off")
+    header = int(any(table.columns))
+    tones = [["header"] * len(widths)] * header
+    tones += [[str(cell.tone) for cell in row] for row in table.cells]
+    top = 0.0
+    for place, (line, bottom) in enumerate(zip(_lines_of(table), bottoms, strict=True)):
+        for column, lines in enumerate(line):
+            left = rights[column] - widths[column]
+            if tones[place][column] == "blank":
+                size = (widths[column] - 0.1, bottom - top - 0.2)
+                axes.add_patch(_box((left + 0.05, top + 0.1), size))
+                continue
+            is_number = table.numeric[column]
+            axes.text(
+                rights[column] - 0.12 if is_number else left + 0.12,
+                (top + bottom) / 2,
+                "\n".join(lines).replace("▁", "_"),
+                ha="right" if is_number else "left",
+                va="center",
+                fontsize=9,
+                color=TABLE_COLOURS.get(tones[place][column], "black"),
+                parse_math=False,
+            )
+        shade = "#4b5563" if place < header else "#d1d5db"
+        axes.plot([0, rights[-1]], [bottom, bottom], color=shade, linewidth=0.6)
+        top = bottom
+
+
+def _box(corner: tuple[float, float], size: tuple[float, float]) -> Any:
+    patches = matplotlib_module(".patches", Path())
+    return patches.Rectangle(corner, *size, fill=False, edgecolor="#6b7280", linewidth=0.8)
 
 
 def _draw_image_map(place: Any, image: ImageMap) -> None:

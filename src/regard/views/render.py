@@ -10,7 +10,7 @@ from regard.errors import CheckpointError, RegardError
 from regard.text.writing import atomic_file, check_writable
 from regard.views.page import page
 from regard.views.picture import (
-    draw,
+    draw_rows,
     matplotlib_module,
 )
 from regard.views.report import (
@@ -47,7 +47,7 @@ def write_result(result: Result, path: Path, *, option: str = "--out") -> None:
     """Write a result as the picture or page that the suffix names, else as JSON."""
     content: Iterable[bytes] = map(str.encode, json_line(result))
     if path.suffix.lower() in PICTURE_SUFFIXES:
-        content = [draw(in_language(result.report()).figures, path)]
+        content = [draw_rows(in_language(result.report()).figure_rows, path)]
     elif path.suffix.lower() in PAGE_SUFFIXES:
         content = [page(result.report()).encode()]
     write_file(path, content, option=option)

@@ -22,7 +22,8 @@ import numpy.typing as npt
 from regard.language import REPORT_SECTIONS, default_language, korean
 
 Numbers = npt.NDArray[np.floating]
-Tone = Literal["", "good", "bad", "muted", "code"]
+Tone = Literal["", "good", "bad", "muted", "code", "blank", "answer"]
+"""The look of a cell or a paragraph. `blank` is a box to write in, `answer` fills such a box."""
 
 MAX_HEAT_MAP_BYTES = 1_900_000
 """Maximum size of the values of all heat maps of a part. Base64 adds a third, and a page should
@@ -64,6 +65,8 @@ class Cell:
     ours: bool = False
     """Whether the text is regard's and is shown in the user's language; False if it comes from the
     data."""
+    asked: bool = False
+    """Whether an exercise leaves the cell blank, for the reader to compute."""
 
     @property
     def text(self) -> str:
@@ -116,6 +119,8 @@ class Table(Part):
     """Whether a page shows only the title until the reader unfolds it."""
     formats: Sequence[str] = ("",)
     """Formats of the floats in each column; the last one also applies to the columns after it."""
+    in_picture: bool = False
+    """Whether a picture draws the table too, beside the figures."""
 
     @cached_property
     def cells(self) -> list[list[Cell]]:
@@ -137,7 +142,9 @@ class Table(Part):
         number = re.compile(r"[-+−–±×*<=≤∞ .,:%()\d]*(?:e[-+]?\d+)?")
         columns = zip(*self.cells, strict=True) if self.cells else [()] * len(self.columns)
         return [
-            bool(cells) and all(number.fullmatch(cell.text) for cell in cells) for cells in columns
+            bool(cells)
+            and all(cell.tone == "blank" or number.fullmatch(cell.text) for cell in cells)
+            for cells in columns
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -183,13 +190,19 @@ class Bars(Part):
     """The axis reaches at least this value."""
 
     @property
+    def whole(self) -> bool:
+        """Whether all values are counts."""
+        values = [value for series in self.series.values() for value in series]
+        return all(isinstance(value, int) for value in values)
+
+    @property
     def longest(self) -> float:
         """The largest absolute value on the axis; 1 if all are 0."""
         ends = [sum(map(abs, values)) for values in zip(*self.series.values(), strict=True)]
         return max(self.span, *ends) or 1.0
 
     def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"longest": self.longest}
+        return super().to_json() | {"longest": self.longest, "whole": self.whole}
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +232,7 @@ class HeatMap:
 
     @property
     def binary(self) -> bool:
+        """Whether all values are yes or no, as in a mask."""
         return bool(((self.values == 0) | (self.values == 1)).all())
 
     def packed(self, kept: int | None) -> dict[str, Any]:
@@ -407,6 +421,10 @@ class Section:
     in_terminal: int | None = None
     """How many of the parts the terminal shows; None: all of them."""
     in_picture: bool = True
+    new_page: bool = False
+    """Whether the section begins a page when the report is printed."""
+    side_by_side: bool = False
+    """Whether a page puts narrow tables and figures next to each other."""
 
     @property
     def anchor(self) -> str:
@@ -442,8 +460,31 @@ class Report:
     @property
     def figures(self) -> list[Figure]:
         """The figures that a picture shows."""
-        shown = [section for section in self.sections if section.in_picture]
-        return [part for section in shown for part in section.parts if isinstance(part, Figure)]
+        return [part for part in self._drawn if isinstance(part, Figure)]
+
+    @property
+    def figure_rows(self) -> list[list[Figure | Table]]:
+        """The figures that a picture shows, and tables if they say so: then those of each section
+        begin a row, and a table without a title has the heading of its section."""
+        if not any(isinstance(part, Table) for part in self._drawn):
+            return [[*self.figures]]
+        rows = []
+        for section in self.sections:
+            parts = [part for part in self._drawn if any(part is own for own in section.parts)]
+            if parts and isinstance(first := parts[0], Table) and not first.title:
+                parts[0] = replace(first, title=section.heading)
+            rows.append(parts)
+        return [*filter(None, rows)]
+
+    @property
+    def _drawn(self) -> list[Figure | Table]:
+        return [
+            part
+            for section in self.sections
+            if section.in_picture
+            for part in section.parts
+            if isinstance(part, Figure) or (isinstance(part, Table) and part.in_picture)
+        ]
 
     def __repr__(self) -> str:
         from regard.views.terminal import as_text  # which imports this module

@@ -201,7 +201,8 @@ def _bars(bars: Bars, width: int) -> Iterator[str]:
             (blocks[n] if value >= 0 else BAR_BLOCKS[1]) * round(abs(value) / unit)
             for n, value in enumerate(values)
         )
-        value_text = "" if several else f" {values[0]:8.3f}"
+        form = "8d" if bars.whole else "8.3f"
+        value_text = "" if several else f" {values[0]:{form}}"
         yield f"{set_cell_size(name, margin)}{value_text} {''.join(drawn)}".rstrip()
 
 

@@ -167,7 +167,7 @@ function drawBars(element, part) {
       picture.append(svg("rect", { x: from, y: middle - 9, width: to - from, height: 18,
         style: `fill:${colour(!several && value < 0 ? 1 : n)}`,
         "data-tip": `${several ? one.name + ", " : ""}${category}: ${plain(value)}` }));
-      if (!several) picture.append(write(to + 6, middle, value.toFixed(3), "start"));
+      if (!several) picture.append(write(to + 6, middle, part.whole ? String(value) : value.toFixed(3), "start"));
       start += value;
     });
   });
@@ -207,7 +207,7 @@ function layout(map) {
   const { rows, columns } = map, crowded = columns.filter(Boolean).length * 2 > columns.length;
   const room = map.room || { width: 960, height: 960 }; // of the cells, without their labels
   const fitting = Math.floor(Math.min(room.width / columns.length, room.height / rows.length));
-  const cell = Math.max(crowded ? 3 : 7, Math.min(map.widest || 28, fitting));
+  const cell = Math.max(crowded ? 3 : 7, Math.min(map.widest || (Math.max(rows.length, columns.length) <= 8 ? 40 : 28), fitting));
   const font = Math.max(11, Math.min(15, Math.floor(0.6 * cell))), labelled = cell >= 11 || !crowded;
   const widest = texts => labelled ? Math.max(...texts.map(text => textWidth(text, font))) : 0;
   const flat = !crowded || widest(columns) <= cell;
@@ -240,6 +240,12 @@ function paint(canvas, map) {
   const style = getComputedStyle(document.body);
   context.strokeStyle = style.getPropertyValue("--line");
   context.strokeRect(at.left - .5, at.top - .5, width * at.cell + 1, map.rows.length * at.cell + 1);
+  if (map.yesNo && at.cell >= 11) { // neighbours that are both allowed would be one dark area
+    context.beginPath();
+    for (let c = 1; c < width; c++) { context.moveTo(at.left + c * at.cell, at.top); context.lineTo(at.left + c * at.cell, at.top + map.rows.length * at.cell); }
+    for (let r = 1; r < map.rows.length; r++) { context.moveTo(at.left, at.top + r * at.cell); context.lineTo(at.left + width * at.cell, at.top + r * at.cell); }
+    context.stroke();
+  }
   if (!at.labelled) return;
   context.font = at.font + "px " + getComputedStyle(document.body).fontFamily;
   context.fillStyle = style.getPropertyValue("--text"); context.textBaseline = "middle"; context.textAlign = "right";
