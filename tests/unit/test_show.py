@@ -9,6 +9,7 @@ import pytest
 from command_line import fail, succeed
 from plain import position
 from regard.views.render import write_result
+from regard.views.report import HeatMaps, Table
 from regard.views.show import EQUATIONS, show
 
 
@@ -28,6 +29,23 @@ def test_positions_are_the_papers_and_depend_on_the_distance_alone() -> None:
     assert numbers["largest difference between equal distances"] < 1e-6
 
 
+def test_positions_of_odd_width_are_divided_by_their_own_lengths() -> None:
+    slow = 10_000 ** (2 / 3)
+    waves = [[math.sin(p), math.cos(p), math.sin(p / slow)] for p in range(6)]
+    [table] = [
+        part
+        for part in show("positions", ["length=6", "width=3"]).report().sections[0].parts
+        if isinstance(part, Table)
+    ]
+    for shift, *cosines in table.rows:
+        for start, cosine in zip((0, 1, 3), cosines, strict=True):
+            one, other = waves[start], waves[start + shift]
+            assert cosine == pytest.approx(
+                np.dot(one, other) / np.linalg.norm(one) / np.linalg.norm(other)
+            )
+    assert "depends a little on where they are" in repr(show("positions", ["width=3"]))
+
+
 def test_masks_hide_padding_and_the_future() -> None:
     numbers = show("masks", ["source=2", "target=3", "padding=1"]).to_json()
     assert numbers["encoder: padding is hidden"] == [[1, 1, 0]] * 3
@@ -37,6 +55,18 @@ def test_masks_hide_padding_and_the_future() -> None:
         [1, 1, 1, 0],
         [1, 1, 1, 0],
     ]
+
+
+def test_masks_name_the_end_token_that_cannot_see_itself() -> None:
+    [maps] = [
+        part.maps[0]
+        for part in show("masks", ["target=2", "padding=2"]).report().figures
+        if isinstance(part, HeatMaps) and "both" in part.title
+    ]
+    assert maps.rows == maps.columns == ["<s>", "1", "</s>", "<pad>"]
+    assert maps.values[2].tolist() == [1, 1, 0, 0]
+    assert "Why </s> cannot see itself" in repr(show("masks"))
+    assert "Why </s>" not in repr(show("masks", ["padding=0"]))
 
 
 def test_softmax_at_a_temperature() -> None:
@@ -61,6 +91,17 @@ def test_label_smoothing_is_least_at_its_target() -> None:
     plain, smoothed = numbers["losses"]
     assert plain == sorted(plain, reverse=True)
     assert abs(numbers["gaps"][int(np.argmin(smoothed))] - math.log(91)) <= 0.25
+    assert numbers["best gap"] == pytest.approx(math.log(91))
+
+
+def test_label_smoothing_finds_its_least_loss_inside_the_curve() -> None:
+    small = show("label-smoothing", ["epsilon=0.000001"]).to_json()
+    least = small["gaps"][int(np.argmin(small["losses"][1]))]
+    assert least < small["gaps"][-1]
+    assert least == pytest.approx(small["best gap"], abs=0.25)
+    none = show("label-smoothing", ["epsilon=0"])
+    assert none.to_json()["best gap"] is None
+    assert "no gap is the best" in repr(none)
 
 
 def test_schedules_rise_and_fall() -> None:
@@ -86,6 +127,9 @@ def test_the_command_lists_shows_and_refuses(tmp_path: Path) -> None:
     assert succeed("show", "masks", "padding=0", "--json").json["title"] == "Masks"
     assert fail("show", "mask") == ["NAME: there is no picture 'mask' (did you mean 'masks'?)"]
     assert "did you mean 'length'" in fail("show", "positions", "lenght=5")[0]
+    for scores in ("2,inf", "nan", "1,,2"):
+        assert "are not finite numbers" in fail("show", "softmax", f"scores={scores}")[0]
+    assert "a wave has two dimensions" in fail("show", "positions", "width=1")[0]
     assert fail("show", "positions", "length=-1") == [
         "length=-1: not a number that can be shown (as in length=50)"
     ]

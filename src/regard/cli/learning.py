@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 import regard
 from regard.cli import console
-from regard.cli.options import RESULT_SUFFIXES, JsonOption, OverridesArgument, OverwriteOption
+from regard.cli.options import RESULT_SUFFIXES, JsonOption, OverwriteOption
 from regard.errors import refuse
 from regard.language import shown
 
@@ -49,13 +49,27 @@ def show(
     name: Annotated[
         str | None, Argument(metavar="[NAME]", help="The picture. Default: list them.")
     ] = None,
-    overrides: OverridesArgument,
+    settings: Annotated[
+        list[str],
+        Argument(
+            metavar="[TEXT | KEY=VALUE]...",
+            help="The sentence to work on; settings to change.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    exercise: Annotated[
+        bool, Option("--exercise", help="Leave blanks for the results, to print and fill in.")
+    ] = False,
+    solution: Annotated[
+        bool, Option("--solution", help="Mark the results; with --exercise after it.")
+    ] = False,
     out: Annotated[Path | None, Option(help="A .svg, .png, .html or .json file to write.")] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show an equation at work, without training: positions, masks, softmax, schedules and
-    others."""
+    """Show an equation at work, without training: positions, masks, softmax and others as pictures,
+    attention, BERT's input, beam search and others by hand."""
     from regard.views.show import EQUATIONS
 
     if name is None:
@@ -68,7 +82,12 @@ def show(
             print("\n".join(f"{key:16}  {shown(summary)}" for key, summary in summaries.items()))
         return
     console.check_output(out, RESULT_SUFFIXES, overwrite=overwrite)
-    console.show_report(regard.show(name, overrides), out, as_json=as_json, drawn=True)
+    console.show_report(
+        regard.show(name, settings, exercise=exercise, solution=solution),
+        out,
+        as_json=as_json,
+        drawn=True,
+    )
 
 
 def course(

@@ -1,12 +1,13 @@
-"""`show`: pictures and numbers of equations that need no training, computed by the code that models
-run."""
+"""`show`: pictures and worked examples that need no training, computed by the code that models
+run. The pictures are here, the worked examples in sheets/."""
 
 from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, get_args
 
@@ -33,11 +34,26 @@ from regard.views.report import (
     Table,
     muted,
 )
+from regard.views.sheets.attention import attention_kinds, self_attention
+from regard.views.sheets.beam import beam
+from regard.views.sheets.bert import bert_input, embeddings
+from regard.views.sheets.elmo import elmo
+from regard.views.sheets.path_length import path_length
+from regard.views.sheets.pretraining import masking, next_sentence
+from regard.views.sheets.recurrent import annotation, attention_steps
+from regard.views.sheets.sheet import Sheet, heat_map
+from regard.views.sheets.special_tokens import special_tokens
+from regard.views.sheets.sublayers import feed_forward, layer_norm
+from regard.views.sheets.tokenizer_kinds import tokenizers
 
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0)
 KEY_WIDTHS = (4, 16, 64, 256, 1024)
-MAY_BE_ZERO = ("padding", "warmup", "seed")
+MAY_BE_ZERO = ("padding", "warmup", "seed", "position")
 """Settings that may be 0."""
+END_TOKEN_NOTE = (
+    "Why </s> cannot see itself in a padded decoder: it is the last token to predict and nothing "
+    "follows it, so no loss reads its row, and as a key it is hidden together with the padding."
+)
 RANDOM_QUERIES = 2000
 KEYS_PER_QUERY = 10
 """Random queries, and the keys that each is compared with."""
@@ -61,11 +77,14 @@ class EquationView(Result):
 
 def positions(length: int = 50, width: int = 128) -> EquationView:
     """Position encodings: the matrix, some of its columns as curves, and what a shift does."""
-    waves = sinusoidal_positions(length, max(2, width)).double().numpy()
+    if width < 2:
+        raise RegardError("a wave has two dimensions, a sine and a cosine", where="width")
+    waves = sinusoidal_positions(length, width).double().numpy()
     labels = [str(place) if place % 5 == 0 else "" for place in range(length)]
     columns = [str(column) if column % 16 == 0 else "" for column in range(width)]
     shown = sorted({0, 1, width // 4, width // 2, width - 2} & {*range(width)})
-    likeness = waves @ waves.T / (waves[0] @ waves[0])
+    norms = np.linalg.norm(waves, axis=1)
+    likeness = waves @ waves.T / np.outer(norms, norms)
     starts = sorted({0, length // 4, length // 2})
     shifts = [
         Series(f"from position {start}", [*range(length - start)], [*likeness[start, start:]])
@@ -77,10 +96,7 @@ def positions(length: int = 50, width: int = 128) -> EquationView:
         if shift < length - starts[-1]
     ]
     parts: list[Part] = [
-        HeatMaps(
-            [HeatMap(labels, columns, waves)],
-            title=f"PE(pos, i): {length} positions, {width} dimensions",
-        ),
+        heat_map(f"PE(pos, i): {length} positions, {width} dimensions", labels, columns, waves),
         Curves(
             [Series(f"i = {column}", [*range(length)], [*waves[:, column]]) for column in shown],
             "position",
@@ -100,7 +116,12 @@ def positions(length: int = 50, width: int = 128) -> EquationView:
         ),
     ]
     spread = max(np.ptp(np.diagonal(likeness, shift)) for shift in range(length))
-    note = "The cosine of two encodings depends on their distance alone, not on where they are."
+    note = (
+        "The cosine of two encodings depends on their distance alone, not on where they are."
+        if width % 2 == 0
+        else "With an odd width the last sine lacks its cosine, so the cosine of two encodings also "
+        "depends a little on where they are."
+    )
     numbers = {
         "positions": waves.round(4).tolist(),
         "largest difference between equal distances": float(spread),
@@ -111,52 +132,34 @@ def positions(length: int = 50, width: int = 128) -> EquationView:
 def masks(source: int = 5, target: int = 6, padding: int = 2) -> EquationView:
     """Who may look at whom: padding, look-ahead, and both at once."""
     cpu = torch.device("cpu")
-    read = source + padding
-    own = target + padding
 
-    def seen(
-        title: str, visible: Visible, queries: int, keys: int, real: tuple[int, int]
-    ) -> HeatMap:
-        matrix = visible.matrix_BQK(queries, keys, cpu)[0].double().numpy()
-        rows, columns = (
-            [str(place + 1) if place < last else "<pad>" for place in range(count)]
-            for count, last in zip((queries, keys), real, strict=True)
-        )
-        return HeatMap(rows, columns, matrix, title)
+    words = [str(place + 1) for place in range(source)]
+    texts = [*words, *["<pad>"] * padding]
+    # A decoder reads <s> and all words but the last; </s> is only in the rows of shorter sentences.
+    written = ["<s>", *(str(place + 1) for place in range(target - 1))]
+    row = [*written, *["</s>", *["<pad>"] * (padding - 1)][:padding]]
 
-    short = torch.tensor([source])
-    written = torch.tensor([target])
+    def seen(title: str, visible: Visible, queries: list[str], keys: list[str]) -> HeatMap:
+        matrix_QK = visible.matrix_BQK(len(queries), len(keys), cpu)[0]
+        return HeatMap(queries, keys, matrix_QK.double().numpy(), title)
+
+    short = Visible(torch.tensor([source]))
+    padded = Visible(torch.tensor([target]), causal=True)
     maps = [
-        seen("encoder: padding is hidden", Visible(short), read, read, (source, source)),
-        seen(
-            "decoder: the future is hidden",
-            Visible(None, causal=True),
-            target,
-            target,
-            (target, target),
-        ),
-        seen(
-            "decoder in a batch: both are hidden",
-            Visible(written, causal=True),
-            own,
-            own,
-            (target, target),
-        ),
-        seen(
-            "decoder to encoder: the source's padding is hidden",
-            Visible(short),
-            own,
-            read,
-            (target, source),
-        ),
+        seen("encoder: padding is hidden", short, texts, texts),
+        seen("decoder: the future is hidden", Visible(None, causal=True), written, written),
+        seen("decoder in a batch: both are hidden", padded, row, row),
+        seen("decoder to encoder: the source's padding is hidden", short, row, texts),
     ]
-    parts = [HeatMaps([heat_map], title=heat_map.title) for heat_map in maps]
+    parts: list[Part] = [HeatMaps([one], title=one.title) for one in maps]
+    if padding:
+        parts.append(muted(END_TOKEN_NOTE))
     note = "Rows are the words that look, columns the words that are looked at; dark means allowed."
     return EquationView(
         "Masks",
         parts,
         note,
-        {heat_map.title: heat_map.values.astype(int).tolist() for heat_map in maps},
+        {one.title: one.values.astype(int).tolist() for one in maps},
     )
 
 
@@ -164,9 +167,11 @@ def softmax(scores: str = "2,1,0,-1") -> EquationView:
     """Softmax of the same scores at several temperatures."""
     try:
         values = torch.tensor([float(score) for score in scores.split(",")], dtype=torch.float64)
+        if not values.isfinite().all():
+            raise ValueError
     except ValueError:
         raise RegardError(
-            f"{scores!r} are not numbers", where="scores", hint="as in scores=2,1,0.5,-1"
+            f"{scores!r} are not finite numbers", where="scores", hint="as in scores=2,1,0.5,-1"
         ) from None
     shares = {t: torch.softmax(values / t, 0) for t in TEMPERATURES}
     names = [f"score {value:g}" for value in values.tolist()]
@@ -267,7 +272,10 @@ def label_smoothing(epsilon: float = 0.1, classes: int = 10) -> EquationView:
         raise RegardError(
             "epsilon is from 0 to below 1, and classes at least 2", where="label-smoothing"
         )
-    gaps = [gap / 2 for gap in range(25)]
+    right = 1 - epsilon + epsilon / classes
+    best = math.log(right / (epsilon / classes)) if epsilon else math.inf
+    longest = 12 if best == math.inf else max(12, math.ceil(1.5 * best))
+    gaps = [gap / 2 for gap in range(2 * longest + 1)]
     logits = torch.zeros(len(gaps), classes, dtype=torch.float64)
     logits[:, 0] = torch.tensor(gaps)
     label = torch.zeros(1, dtype=torch.long)
@@ -275,8 +283,6 @@ def label_smoothing(epsilon: float = 0.1, classes: int = 10) -> EquationView:
         e: [float(smoothed_loss(row[None].log_softmax(-1), label, e)[0]) for row in logits]
         for e in (0.0, epsilon)
     }
-    right = 1 - epsilon + epsilon / classes
-    best = gaps[int(np.argmin(losses[epsilon]))]
     rows = [
         [gap, float(logits[n].softmax(-1)[0]), losses[0.0][n], losses[epsilon][n]]
         for n, gap in enumerate(gaps)
@@ -302,11 +308,14 @@ def label_smoothing(epsilon: float = 0.1, classes: int = 10) -> EquationView:
         ),
     ]
     note = (
-        "The plain loss rewards certainty without end; the smoothed one is lowest near a "
-        f"gap of {best:g}."
+        "The plain loss rewards certainty without end; the smoothed one is lowest at a gap of "
+        f"log(p / q) = {best:.2f}, p and q being the two probabilities of the target."
+        if epsilon
+        else "Without smoothing the loss rewards certainty without end: no gap is the best."
     )
     numbers = {
         "target": [right] + [epsilon / classes] * (classes - 1),
+        "best gap": best if epsilon else None,
         "gaps": gaps,
         "losses": [*losses.values()],
     }
@@ -346,46 +355,85 @@ def schedules(steps: int = 4000, warmup: int = 400) -> EquationView:
     return EquationView("Learning-rate schedules", parts, note, {"steps": places, **lines})
 
 
-EQUATIONS: dict[str, Callable[..., EquationView]] = {
+EQUATIONS: dict[str, Callable[..., EquationView | Sheet]] = {
     "positions": positions,
     "masks": masks,
     "softmax": softmax,
     "dot-products": dot_products,
     "label-smoothing": label_smoothing,
     "schedules": schedules,
+    "tokenizers": tokenizers,
+    "special-tokens": special_tokens,
+    "annotation": annotation,
+    "attention-steps": attention_steps,
+    "self-attention": self_attention,
+    "attention-kinds": attention_kinds,
+    "layer-norm": layer_norm,
+    "feed-forward": feed_forward,
+    "path-length": path_length,
+    "beam": beam,
+    "elmo": elmo,
+    "bert-input": bert_input,
+    "embeddings": embeddings,
+    "masking": masking,
+    "next-sentence": next_sentence,
 }
+_SETTING = re.compile(r"(\w+)=(.*)", re.DOTALL)
 
 
-def show(name: str, overrides: Sequence[str] = ()) -> EquationView:
-    """The picture `name`; `overrides` are its settings, as in `length=20`."""
+def show(
+    name: str, settings: Sequence[str] = (), *, exercise: bool = False, solution: bool = False
+) -> EquationView | Sheet:
+    """The picture or the worked example `name`. `settings` are texts, such as the sentence to work
+    on, and settings as in `length=20`.
+
+    A worked example can be an exercise, with blanks; with `solution` the blanks are filled in, and
+    with both the solution follows the exercise.
+    """
     if name not in EQUATIONS:
         raise RegardError(
             f"there is no picture {name!r}", where="NAME", hint=did_you_mean(name, EQUATIONS)
         )
+    view = EQUATIONS[name](**_settings_of(name, settings))
+    if not (exercise or solution):
+        return view
+    if not isinstance(view, Sheet):
+        raise RegardError(f"{name} has no exercise", where="--exercise, --solution")
+    return replace(view, exercise=exercise, solution=solution)
+
+
+def _settings_of(name: str, given: Sequence[str]) -> dict[str, Any]:
+    """The values of `given`; a text without a name is the first setting that is a text, the next
+    one the second."""
     defaults = {
         key: parameter.default
         for key, parameter in inspect.signature(EQUATIONS[name]).parameters.items()
     }
+    texts = iter([key for key, value in defaults.items() if isinstance(value, str)])
     settings = dict[str, Any]()
     problems = list[Problem]()
-    for override in overrides:
-        key, _, value = override.partition("=")
+    for text in given:
+        named = _SETTING.fullmatch(text)
+        key, value = named.groups() if named else (next(texts, text), text)
         if key not in defaults:
             problems.append(
-                Problem(override, f"{name} has no such setting", did_you_mean(key, defaults))
+                Problem(text, f"{name} has no such setting", did_you_mean(key, defaults))
             )
             continue
         try:
-            settings[key] = type(defaults[key])(value)
-            if (
-                isinstance(settings[key], int)
-                and not (0 if key in MAY_BE_ZERO else 1) <= settings[key] <= 10_000
-            ):
-                raise ValueError
+            settings[key] = _value(key, value, defaults[key])
         except ValueError:
             problems.append(
-                Problem(override, "not a number that can be shown", f"as in {key}={defaults[key]}")
+                Problem(text, "not a number that can be shown", f"as in {key}={defaults[key]}")
             )
     if problems:
         raise RegardError(problems=problems)
-    return EQUATIONS[name](**settings)
+    return settings
+
+
+def _value(key: str, text: str, default: Any) -> Any:
+    """The text as a value of the type of the default."""
+    value = type(default)(text)
+    if isinstance(value, int) and not (0 if key in MAY_BE_ZERO else 1) <= value <= 10_000:
+        raise ValueError
+    return value
