@@ -439,6 +439,36 @@ def test_rows_name_no_image_of_the_machine(client: Any, tmp_path: Path) -> None:
     )
 
 
+def test_a_sent_table_names_no_image_of_the_machine(client: Any, tmp_path: Path) -> None:
+    """A training refuses existing and missing files in the same words, and writes through no link
+    that lies where its files go."""
+    (tmp_path / "red.png").write_bytes(base64.b64decode(picture(8).partition(",")[2]))
+    (tmp_path / "elsewhere").mkdir()
+    (client.root / ".sent").mkdir(mode=0o700, exist_ok=True)
+    (client.root / ".sent" / "red").symlink_to(tmp_path / "elsewhere")
+    columns = {"file": "t.jsonl", "image": "image", "caption": "caption"}
+    tree = {
+        "task": "captioning",
+        "data": {"train": columns, "validation": {"split": 0.2}},
+        "model": {"kind": "captioner", "preset": "tiny"},
+        "training": {"steps": 1},
+    }
+    said = set()
+    for name in ("red", "missing"):
+        rows = [{"image": picture(8 + size), "caption": f"a {size}"} for size in range(12)]
+        rows += [{"image": f"{tmp_path}/{name}.png", "caption": f"b {size}"} for size in range(3)]
+        table = {"name": "t.jsonl", "text": "".join(f"{json.dumps(row)}\n" for row in rows)}
+        body = {"name": name, "recipe": json.dumps(tree), "files": [table]}
+        assert client.post("/trainings", json=body).status_code == 201
+        while (status := client.get(f"/trainings/{name}").json())["state"] == "training":
+            time.sleep(0.05)
+        assert status["state"] == "failed"
+        said.add(status["message"].replace(f"{name}.png", ""))
+    [refused] = said
+    assert refused.startswith("t.jsonl:13: there is no image")
+    assert [*(tmp_path / "elsewhere").iterdir()] == []
+
+
 def test_a_run_of_sent_data_stays_confined(runs: Runs, tmp_path: Path) -> None:
     """Rows that its training did not draw, or dropped, may name any file; the run's examples do not
     show it."""

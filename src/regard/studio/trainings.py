@@ -121,7 +121,7 @@ class Trainings:
         if unknown := body.settings.keys() - set(FORM_FIELDS):
             hint = f"allowed: {', '.join(FORM_FIELDS)}"
             raise ConfigError(f"{min(unknown)!r} is not in the form", where="settings", hint=hint)
-        within = (self.root / SENT_FOLDER / body.name).resolve()
+        within = (self.root / SENT_FOLDER).resolve() / body.name
         overrides = [
             f"{path}={json.dumps(value, ensure_ascii=False)}"
             for path, value in body.settings.items()
@@ -241,7 +241,8 @@ class Trainings:
         removes what is there."""
         folder = self.root / SENT_FOLDER / name
         if empty:
-            folder.unlink() if folder.is_file() else shutil.rmtree(folder, ignore_errors=True)
+            is_one_file = folder.is_symlink() or folder.is_file()
+            folder.unlink() if is_one_file else shutil.rmtree(folder, ignore_errors=True)
         self.root.mkdir(parents=True, exist_ok=True)
         for path in (self.root / SENT_FOLDER, folder):
             path.mkdir(mode=0o700, exist_ok=True)
