@@ -312,6 +312,28 @@ def test_each_text_is_encoded_once(runs: Runs, task: str, monkeypatch: pytest.Mo
     )
 
 
+def test_a_null_is_a_missing_input(runs: Runs, tmp_path: Path) -> None:
+    """However it is given; with its answer it is a bad row, as one with an empty text is."""
+    said = "the column 'sentence' holds null, not a string"
+    typed = '{"sentence": null}'
+    assert fail("predict", runs["reviews"], typed, '{"sentence": "good"}') == [f"input 1: {said}"]
+    write(tmp_path / "null.jsonl", f"{typed}\n")
+    [problem, _] = fail("predict", runs["reviews"], "--file", tmp_path / "null.jsonl")
+    assert problem.endswith(f"null.jsonl:1: {said}")
+    rows = [
+        json.dumps({"sentence": text, "label": label})
+        for text, label in [("good", "yes"), ("bad", "no"), (None, "no"), ("", "no")]
+    ]
+    write(tmp_path / "rows.jsonl", "\n".join(rows))
+    assert [
+        message.rpartition("rows.jsonl:")[2]
+        for message in fail("evaluate", runs["reviews"], "--file", tmp_path / "rows.jsonl")
+    ] == [
+        f"{line}: the text (column 'sentence') is empty (fill it, or drop the row)"
+        for line in (3, 4)
+    ]
+
+
 def test_other_objects_are_texts(runs: Runs) -> None:
     """A classifier may well be asked about them."""
     texts = [

@@ -604,6 +604,10 @@ def value_in(example: Object, key: Key, where: str) -> Any:
     return value
 
 
+class NullError(DataError):
+    """A column that is there, but holds null instead of a text."""
+
+
 def text_of(value: Any, key: Key, where: str, *, number: bool = False, hint: str = "") -> str:
     """A value that is a text, or if so allowed a number as JSON spells it; or the error that it is
     none."""
@@ -615,7 +619,8 @@ def text_of(value: Any, key: Key, where: str, *, number: bool = False, hint: str
             .encode("utf-8", "backslashreplace")
             .decode()[:80]
         )
-        raise DataError(f"the column {key!r} holds {shown}, not a string", where=where, hint=hint)
+        kind = NullError if value is None else DataError
+        raise kind(f"the column {key!r} holds {shown}, not a string", where=where, hint=hint)
     if not value.isascii():
         try:
             value.encode()

@@ -16,7 +16,14 @@ from typing import Any, ClassVar, Literal, cast
 
 from regard.data.config import OBJECTS, TABLES, Corpus
 from regard.data.example import Example
-from regard.data.formats import NamedColumns, Object, input_texts, table_rows, unanswered_keys
+from regard.data.formats import (
+    NamedColumns,
+    NullError,
+    Object,
+    input_texts,
+    table_rows,
+    unanswered_keys,
+)
 from regard.errors import ColumnError, DataError, DecodeError, Problem, short
 from regard.text.files import EncodingError, TextFile, open_text
 
@@ -119,10 +126,11 @@ class Inputs:
             values = json.loads(text.replace("\n", " "))
         except (ValueError, RecursionError):
             return None
-        example = self.of_object(values, place)
-        if example.fault is None:
-            return example
-        return None if self.objects_may_be_texts else replace(example, typed=text)
+        try:
+            return self.read_object(values, place)
+        except DataError as error:
+            may_be_text = self.objects_may_be_texts and not isinstance(error, NullError)
+            return None if may_be_text else Example({}, place, error.problems[0], typed=text)
 
     @property
     def objects_may_be_texts(self) -> bool:
