@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+import regard
 from command_line import refusal, succeed, write
 from places import SHARED
 from regard.config import write_yaml
 from regard.data.raw import PIECE_CHARACTERS, RawText
 from regard.data.readers import open_corpus
 from regard.tasks.translation import Parallel
+from regard.text.files import open_text
 from task_cases import rows_of
 
 DATA = SHARED
@@ -131,3 +133,30 @@ def test_wikitext_is_counted_as_published(
     ]
     if tokens is not None:
         assert splits["test"]["columns"]["text"]["tokens"] + splits["test"]["kept"] == tokens
+
+
+def real_sentences(count: int) -> list[str]:
+    """As many sentences each of English, German and Korean."""
+    files = ["multi30k/train.en.gz", "multi30k/train.de.gz", "ko_en/tatoeba.ko.xz"]
+    texts: list[str] = []
+    for name in files:
+        lines = open_text(str(DATA / name), Path()).lines()
+        texts += [line.strip() for line, _ in zip(lines, range(count), strict=False)]
+    return texts
+
+
+@pytest.mark.parametrize("kind", ["roberta", "xlm-roberta", "electra"])
+def test_tokens_of_real_sentences(tmp_path: Path, kind: str) -> None:
+    """Byte BPE, unigram and WordPiece give the same ids as transformers for 10,000 sentences."""
+    transformers = pytest.importorskip("transformers")
+    from exchange_cases import save_encoder
+
+    texts = real_sentences(3400)
+    assert len(texts) >= 10_000
+    save_encoder(tmp_path / "theirs", kind, texts=texts[::3])
+    theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "theirs")
+    ours = regard.import_run(tmp_path / "theirs", out=tmp_path / "run").tokenizers["text"]
+    assert ours.size > 3000
+    expected = theirs(texts).input_ids
+    for text, ids, row in zip(texts, ours.encode_batch(texts), expected, strict=True):
+        assert [ours.begin, *ids, ours.end] == row, text

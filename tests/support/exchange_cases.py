@@ -284,10 +284,36 @@ ENCODERS: dict[str, tuple[str, dict[str, Any], Any, Any, str]] = {
 tokenizer."""
 
 
-def save_encoder(folder: Path, kind: str, end: str = "ForMaskedLM", **changes: Any) -> Any:
-    """A folder with a small encoder and its tokenizer.json; returns the model."""
+def learn_again(tokenizer: Tokenizer, texts: Sequence[str], size: int) -> None:
+    """Learn a larger vocabulary from other texts, with the same special tokens first."""
+    special = MARKUP if "<mask>" in tokenizer.get_vocab() else SPECIAL
+    options: dict[str, Any] = {"vocab_size": size, "special_tokens": special}
+    options["show_progress"] = False
+    match tokenizer.model:
+        case models.BPE():
+            alphabet = pre_tokenizers.ByteLevel.alphabet()
+            trainer: Any = trainers.BpeTrainer(initial_alphabet=alphabet, **options)
+        case models.Unigram():
+            trainer = trainers.UnigramTrainer(unk_token="<unk>", **options)
+        case _:
+            trainer = trainers.WordPieceTrainer(**options)
+    tokenizer.train_from_iterator(texts, trainer)
+
+
+def save_encoder(
+    folder: Path,
+    kind: str,
+    end: str = "ForMaskedLM",
+    *,
+    texts: Sequence[str] = (),
+    **changes: Any,
+) -> Any:
+    """A folder with a small encoder and its tokenizer.json, learned from `texts` if there are any;
+    returns the model."""
     name, sizes, make, around, tokenizer_class = ENCODERS[kind]
     tokenizer = make()
+    if texts:
+        learn_again(tokenizer, texts, 4000)
     tokenizer.post_processor = around(tokenizer)
     if "<mask>" in tokenizer.get_vocab():  # takes the space before it, as in the published ones
         tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
