@@ -72,9 +72,9 @@ def test_three_terms_of_deberta(explained: dict[str, Explanation]) -> None:
     q_E = [*shown.query.values()][-1]
     k_KE = shown.vectors["k_j"]
     relative = found.model.relative(len(k_KE))
-    r_RD = relative.vectors_RD
-    k_RE = block.keys_values(r_RD[None])[0][0, 1]
-    q_RE = block.queries(r_RD[None])[0, 1]
+    r_ZD = relative.vectors_ZD
+    k_ZE = block.keys_values(r_ZD[None])[0][0, 1]
+    q_ZE = block.queries(r_ZD[None])[0, 1]
     divisor = math.sqrt(3 * len(q_E))
     for j in range(len(k_KE)):
         distance = 2 - j  # of the query, which is the third token
@@ -87,8 +87,8 @@ def test_three_terms_of_deberta(explained: dict[str, Explanation]) -> None:
         )
         row = min(max(int(bucket) + 4, 0), 7)
         assert float(content[j]) == pytest.approx(dot(q_E, k_KE[j]) / divisor, abs=1e-5)
-        assert float(to_position[j]) == pytest.approx(dot(q_E, k_RE[row]) / divisor, abs=1e-5)
-        assert float(to_content[j]) == pytest.approx(dot(q_RE[row], k_KE[j]) / divisor, abs=1e-5)
+        assert float(to_position[j]) == pytest.approx(dot(q_E, k_ZE[row]) / divisor, abs=1e-5)
+        assert float(to_content[j]) == pytest.approx(dot(q_ZE[row], k_KE[j]) / divisor, abs=1e-5)
         total = float(content[j] + to_position[j] + to_content[j])
         assert float(shown.scores_K[j]) == pytest.approx(total, abs=1e-5)
     assert (

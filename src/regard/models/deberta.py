@@ -88,7 +88,7 @@ def bucket_of(distance: Tensor, buckets: int, farthest: int) -> Tensor:
 class RelativePositions:
     """The vectors of relative positions, and which of them each query and key have."""
 
-    vectors_RD: Tensor
+    vectors_ZD: Tensor
     rows_QK: Tensor
     """delta(i, j) of equation 3: between 0 and 2k - 1 for k buckets."""
 
@@ -119,19 +119,19 @@ class DisentangledAttention(MultiHeadAttention):
         self, q_BHQE: Tensor, k_BHKE: Tensor, positions: RelativePositions
     ) -> dict[str, Tensor]:
         """The terms of the scores in which a position takes part, [B, H, Q, K], by their equations."""
-        r_1RD = self.position_dropout(positions.vectors_RD)[None]
+        r_1ZD = self.position_dropout(positions.vectors_ZD)[None]
         rows_BHQK = positions.rows_QK.expand(*q_BHQE.shape[:3], -1)
         scale = (self.terms * q_BHQE.shape[-1]) ** -0.5
         divided = f" / sqrt({self.terms * q_BHQE.shape[-1]})"
         terms = {}
         if self.content_to_position:
-            k_1HRE, _ = self.keys_values(r_1RD)
-            scores_BHQR = q_BHQE @ k_1HRE.mT
-            terms["q . k_delta" + divided] = scores_BHQR.gather(-1, rows_BHQK) * scale
+            k_1HZE, _ = self.keys_values(r_1ZD)
+            scores_BHQZ = q_BHQE @ k_1HZE.mT
+            terms["q . k_delta" + divided] = scores_BHQZ.gather(-1, rows_BHQK) * scale
         if self.position_to_content:
-            q_1HRE = self.queries(r_1RD)
-            scores_BHRK = q_1HRE @ k_BHKE.mT
-            terms["q_delta . k_j" + divided] = scores_BHRK.gather(-2, rows_BHQK) * scale
+            q_1HZE = self.queries(r_1ZD)
+            scores_BHZK = q_1HZE @ k_BHKE.mT
+            terms["q_delta . k_j" + divided] = scores_BHZK.gather(-2, rows_BHQK) * scale
         return terms
 
     def score_terms(
