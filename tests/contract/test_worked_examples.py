@@ -2,7 +2,6 @@
 literal dict."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,26 +12,13 @@ import regard
 from model_cases import SOURCE_SIZE, TARGET_SIZE, batch_of
 from places import ROOT
 from regard.data import config, formats, inputs
-from regard.data.config import Data
-from regard.data.inputs import Inputs
 from regard.data.readers import FORMATS, open_corpus
 from regard.models import MODELS, any_config
 from regard.models.base import Kind
 from regard.models.rnn import RNN, RNNConfig
-from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.recipes.proposals import recognise
-from regard.tasks import TASKS, Task
-from regard.tasks.pairs import (
-    SOURCE_MODELS,
-    PairEncoding,
-    PairNetwork,
-    TargetTexts,
-    TextMetrics,
-    pair_views,
-)
-from regard.tasks.sources import TextSources
+from regard.tasks import TASKS
 from regard.tasks.translation import Parallel
-from regard.text.tokenizers import Tokenizers
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 CODE = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
@@ -69,48 +55,13 @@ def test_a_format_is_one_function(
     assert "text: text, label: label" in str(proposed)
 
 
-class Titles(Task):
-    """The task of the page, with types."""
-
-    name = "titles"
-    data = Data[Parallel]
-    models = SOURCE_MODELS
-    vocabularies = ("source", "target")
-    lower_is_better = ("loss", "perplexity")
-    higher_is_better = ("exact_match",)
-    writes = "targets"
-
-    def __init__(self, recipe: Any, tokenizers: Tokenizers) -> None:
-        super().__init__(recipe, tokenizers)
-        encoding = self.make_encoding(recipe, tokenizers)
-        targets = TargetTexts(recipe, tokenizers, encoding.sources)
-        metrics = TextMetrics(encoding, targets, exact_match)
-        self.inputs = Inputs(self.name, self.corpora, recipe.data.encoding, ("source",))
-        self.encoding = encoding
-        self.network = PairNetwork(recipe, encoding)
-        self.answers = targets
-        self.metrics = metrics
-        self.views = pair_views(metrics, encoding)
-
-    @classmethod
-    def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> PairEncoding:
-        return PairEncoding(recipe, tokenizers, TextSources(recipe, tokenizers))
-
-    def objective(self, model: Any) -> TokenCrossEntropy:
-        return TokenCrossEntropy(model, self.recipe.training.label_smoothing)
-
-
-def exact_match(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Any]:
-    right = sum(output in texts for output, texts in zip(outputs, references, strict=True))
-    return {"exact_match": right / len(outputs)}
-
-
 def test_a_task_is_one_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_recipe: dict[str, Any]
 ) -> None:
-    """Trained, measured and used through the verbs, without a change anywhere else."""
-    assert any("class Titles(Task)" in code for code in CODE)
-    monkeypatch.setitem(TASKS, "titles", Titles)
+    """The task as the page shows it, trained, measured and used through the verbs."""
+    names: dict[str, Any] = {"__name__": "titles"}
+    exec(next(code for code in CODE if "class Titles(Task)" in code), names)
+    monkeypatch.setitem(TASKS, "titles", names["Titles"])
     regard.train({**tiny_recipe, "task": "titles"}, out=tmp_path / "run", quiet=True)
     assert 0 <= regard.evaluate(tmp_path / "run")["exact_match"] <= 1
     [prediction] = regard.predict(tmp_path / "run", ["a b c"])
