@@ -392,6 +392,11 @@ def test_every_problem_is_found_at_once() -> None:
             "data.train.file:a.csv",
             "unknown key 'file:a.csv' (write a space after the colon)",
         ),
+        (
+            "data.train={document: a, target: b}",
+            "data.train.document",
+            "unknown key 'document' (the task's columns are source, target)",
+        ),
         ("epochs=3", "epochs", "unknown key 'epochs' (did you mean 'training.epochs'?)"),
         ("model.kind=null", "model", "the key 'kind' is required (allowed: bahdanau, luong, "),
         ("model=null", "model", "this key is required"),

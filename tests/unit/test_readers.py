@@ -612,6 +612,13 @@ def test_a_broken_file_is_named_with_its_line(
             "there is no column 5 (source) and no column 7 (target) in this row",
             "",
         ),
+        (
+            ["source,target", "a,b", "c"],
+            {"source": "source", "target": "target"},
+            ":3",
+            "there is no column 'target' in this row",
+            "it has 1, numbered from 0: c",
+        ),
         (["en,de", "a,b"], {"source": 0, "target": -1}, ":1", "there is no column -1", ""),
         (["en,de", "a,b"], {"header": False}, ":1", "a column named 'en' needs a header", ""),
         (["en,de", "a,b", "c"], {}, ":3", "there is no column 'de' (target) in this row", ""),

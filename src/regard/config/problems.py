@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from json import JSONDecodeError
-from typing import Any, get_args
+from typing import Any, Protocol, get_args, runtime_checkable
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
@@ -18,6 +19,9 @@ MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 LITERALS = ("literal_error", "enum")
 """pydantic's types of error for a value that should be one of several words."""
 QUOTE = "'"
+NEARLY_A_SETTING = 0.7
+"""Similarity from which an unknown key is a setting that is misspelt, rather than the column of
+another task: `target` is like `dataset` by 0.62."""
 
 
 def problems_in(errors: Sequence[ErrorDetails], kind: type[BaseModel], tree: Tree) -> list[Problem]:
@@ -96,6 +100,13 @@ def _hint_for_null(error: dict[str, Any]) -> str:
     return str(error["msg"]).removeprefix("Input ")
 
 
+@runtime_checkable
+class NamesColumns(Protocol):
+    """A config whose fields name columns of the data, such as `Corpus` in data/config.py."""
+
+    def column_fields(self) -> list[str]: ...
+
+
 def _unknown_key(
     error: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any
 ) -> tuple[str, str]:
@@ -107,8 +118,17 @@ def _unknown_key(
                 return what, f"did you mean {f'{section}.{key}'!r}?"
     if error["input"] is None and ":" in key:
         return what, "write a space after the colon"
-    configs = _configs_at(kind, keys[:-1], tree)
-    return what, did_you_mean(key, {name for config in configs for name in config.model_fields})
+    configs: Iterable[Any] = _configs_at(kind, keys[:-1], tree)
+    names = {name for config in configs for name in config.model_fields}
+    columns = [
+        name
+        for config in configs
+        if isinstance(config, NamesColumns)
+        for name in config.column_fields()
+    ]
+    if columns and not get_close_matches(key, names, cutoff=NEARLY_A_SETTING):
+        return what, f"the task's columns are {', '.join(columns)}"
+    return what, did_you_mean(key, names)
 
 
 def _wrong_kind(error: dict[str, Any], tags: set[str]) -> tuple[str, str]:

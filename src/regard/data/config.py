@@ -86,6 +86,9 @@ class Corpus(Config):
     ROW: ClassVar[tuple[str, ...]] = ()
     """The columns of a row in their order, where they are not those that the corpus names."""
 
+    NOT_COLUMNS: ClassVar[frozenset[str]] = frozenset()
+    """The fields of a task's corpus that are not columns."""
+
     file: str | None = None
     """One file that holds all columns: .tsv, .csv, .jsonl or .json (an array of objects), plain or
     as .gz, .xz or .zst, or .parquet. In all but the first two `translation.en` is the field `en` of
@@ -129,6 +132,12 @@ class Corpus(Config):
     """A text put before each source: a tag such as `"<2ko> "` tells a model of several languages or
     tasks what to write. `regard predict` and files given to `regard evaluate` are taken as they
     are: type the tag there."""
+
+    @classmethod
+    def column_fields(cls) -> list[str]:
+        """The fields that name columns."""
+        others = (*Corpus.model_fields, *cls.NOT_COLUMNS)
+        return [name for name in cls.model_fields if name not in others]
 
     # What a task's subclass may override
 

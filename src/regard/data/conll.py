@@ -53,6 +53,7 @@ class TaggedText(OneFile):
 
     ROW: ClassVar[tuple[str, ...]] = ("tokens", "tags")
     """The words and the tags of a sentence, each a JSON list."""
+    NOT_COLUMNS: ClassVar[frozenset[str]] = frozenset({"scheme"})
     EXAMPLES: ClassVar[str] = "tagged sentences"
     SUFFIXES: ClassVar[Mapping[str, str]] = dict.fromkeys(OBJECTS, "tagged")
     ALLOWED: ClassVar[str] = (

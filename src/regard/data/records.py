@@ -39,8 +39,6 @@ SOURCE_FIELDS = (
     "about",
 )
 """Fields of a corpus that say where its rows come from."""
-SETTING_FIELDS = ("scheme", "documents")
-"""Fields of a task's corpus that are not columns."""
 TABLE_HINT = "give a table of pandas, a datasets.Dataset, or a list of dicts"
 
 
@@ -125,7 +123,7 @@ def corpus_for(
     path = store_rows(chain([first], rows), name, _first_parts(keys, first), images)
     replaced = {
         *SOURCE_FIELDS,
-        *_column_fields(kind),
+        *kind.column_fields(),
         *(("size", "seed") if own.get("corpus") else ()),
     }
     kept = {key: value for key, value in own.items() if key not in replaced}
@@ -138,15 +136,6 @@ def corpus_kind(data: type[Splits[Any]]) -> type[Corpus]:
     return cast("type[Corpus]", kind)
 
 
-def _column_fields(kind: type[Corpus]) -> list[str]:
-    """The fields of a task's corpus that name columns."""
-    return [
-        name
-        for name in kind.model_fields
-        if name not in (*Corpus.model_fields, *SETTING_FIELDS, *SOURCE_FIELDS)
-    ]
-
-
 def _columns_in(
     kind: type[Corpus], own: Mapping[str, Any], row: Mapping[str, Any], name: str
 ) -> dict[str, Any]:
@@ -156,7 +145,7 @@ def _columns_in(
         return isinstance(key, str) and bool(_first_parts([key], row))
 
     columns: dict[str, Any] = {}
-    for field in _column_fields(kind):
+    for field in kind.column_fields():
         wanted = own.get(field)
         if all(map(there, wanted if isinstance(wanted, list) and wanted else [wanted])):
             columns[field] = wanted
@@ -177,7 +166,7 @@ def _columns_in(
         if value is None and kind.model_fields[field].default is None
     ]
     if missing or (kind.ROW and not columns):
-        wanted_names = missing or _column_fields(kind)
+        wanted_names = missing or kind.column_fields()
         what = f"there is no column {wanted_names[0]!r}"
         hint = (
             f"the columns are {', '.join(map(str, row))}; {{'data.train.{wanted_names[0]}': "

@@ -55,6 +55,7 @@ class Stories(OneFile):
     """Stories with questions about them; each file is a task of its own, whose error is measured
     apart."""
 
+    NOT_COLUMNS: ClassVar[frozenset[str]] = frozenset({"about"})
     ROW: ClassVar[tuple[str, ...]] = (
         "opening",
         "story",
