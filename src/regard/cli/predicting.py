@@ -166,7 +166,7 @@ def predict(  # noqa: PLR0913  (one parameter per option)
     file: Annotated[
         Path | None,
         Option(
-            help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .json, .parquet) "
+            help="A file with one input per line; or a table, such as .csv or .jsonl, "
             "with the columns that the run was trained on, with or without what is predicted, such "
             "as the label."
         ),

@@ -1,4 +1,4 @@
-"""Tables, files that hold all columns -> rows of text: .tsv, .csv, .jsonl, .json, .parquet."""
+"""Tables, files that hold all columns -> rows of text."""
 
 from __future__ import annotations
 
@@ -375,7 +375,7 @@ def _table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
         elif max(indexes) >= len(fields):
             numbered = zip(columns.items(), indexes, strict=True)
             missing = [
-                f"no column {key!r} ({name})"
+                f"no column {key!r}" if key == name else f"no column {key!r} ({name})"
                 for (name, key), index in numbered
                 if index >= len(fields)
             ]

@@ -56,11 +56,12 @@ class RawText(Corpus):
     """Documents: text files, tables with a column of text, or a corpus of the package."""
 
     IN_PIECES: ClassVar[bool] = True
+    NOT_COLUMNS: ClassVar[frozenset[str]] = frozenset({"documents"})
 
     text: str | int | None = None
     """A text file; a folder: all files below it by their names; or a pattern: folder/**/*.txt.
     Beside `file` or `dataset` the column that holds a document in each row; default there, and in
-    .jsonl, .json, .parquet, .tsv and .csv files of a folder: text."""
+    the tables of a folder: text."""
     documents: Literal["blank_lines", "lines", "all_lines"] = "blank_lines"
     """What ends a document in a text file. `blank_lines`: a blank line; `lines`: every line, empty
     ones do not count; `all_lines`: every line, and an empty one is a document of nothing but its

@@ -45,7 +45,8 @@ def tagged_words(file: TextFile) -> DataProfile | None:
         data |= {"tokens": 1, "tags": 3}
     words, tags = ([fields[data[name]] for fields in rows] for name in ("tokens", "tags"))
     are_tags = all(map(is_chunk_tag, tags)) and {*tags} != {OUTSIDE}
-    if {*map(len, words)} == {1} and file.suffixes[0] not in TABLES[1:]:  # syllables
+    may_be_syllables = file.suffixes[0] == ".tsv" or file.suffixes[0] not in TABLES
+    if may_be_syllables and {*map(len, words)} == {1}:
         are_tags = 1 < len({*tags}) <= min(100, len(tags) / 4)
     if not (named or are_tags):
         return None
