@@ -219,9 +219,7 @@ def test_a_step_of_bahdanaus_decoder(case: str) -> None:
     carry = tuple(randn(2, 12) for _ in range(2 if case == "bahdanau-lstm" else 1))
     y_BD = randn(2, 10)
     step = fed_step(config.cell, model.cell, model.encoder.width)
-    new_carry, c_BD = model.recur(
-        word_gates(model.cell, y_BD), carry, 2, model.attention.attend_to(memory), step
-    )
+    new_carry, c_BD = model.step_over(step, memory)(word_gates(model.cell, y_BD), carry)
     hidden_BD = model.deep_output(new_carry[0], y_BD, c_BD)
     for b, source in enumerate(SOURCES[:2]):
         y, h = y_BD[b].tolist(), memory.h_BSD[b, : len(source)].tolist()

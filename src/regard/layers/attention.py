@@ -323,6 +323,25 @@ class MultiHeadAttention(nn.Module):
         return self.W_O(context_BHQE.transpose(1, 2).flatten(2))
 
 
+def add_sublayer(
+    x: Tensor,
+    sublayer: Callable[[Tensor], Tensor],
+    norm: nn.Module,
+    dropout: nn.Module,
+    *,
+    pre: bool,
+    residual: bool = True,
+) -> Tensor:
+    """Residual connection, dropout and norm around a sub-layer; `residual` off is an ablation.
+
+    post    LayerNorm(x + Dropout(Sublayer(x)))       Vaswani et al. 2017, sections 3.1 and 5.4
+    pre     x + Dropout(Sublayer(LayerNorm(x)))       Xiong et al. 2020, arXiv:2002.04745
+    """
+    out = dropout(sublayer(norm(x) if pre else x))
+    total = x + out if residual else out
+    return total if pre else norm(total)
+
+
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, or another activation instead of max.
 

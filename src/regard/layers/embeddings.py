@@ -124,6 +124,12 @@ class Readout(nn.Module):
         else:
             nn.init.xavier_uniform_(self.linear.weight)
 
+    @classmethod
+    def of(cls, width: int, target: Embedding, tie: Tie) -> Readout:
+        """The readout of a model whose target has this embedding, with its weights unless `tie` is
+        "none"."""
+        return cls(width, target.num_embeddings, None if tie == "none" else target)
+
     @torch.no_grad()
     def initialise_bias(self, counts_V: Tensor) -> None:
         """Set the bias to the tokens' log frequencies, add-one smoothed: bias_k = log((n_k + 1) /

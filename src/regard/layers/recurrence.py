@@ -45,8 +45,9 @@ def as_carry(state: Tensor | Carry) -> Carry:
 
 
 def as_torch(carry: Carry) -> Tensor | Carry:
-    """A tuple as torch expects it: a plain tensor if it has one element."""
-    return carry[0] if len(carry) == 1 else carry
+    """A tuple as torch expects it: contiguous, and a plain tensor if it has one element."""
+    parts = tuple(part.contiguous() for part in carry)
+    return parts[0] if len(parts) == 1 else parts
 
 
 def recurrent_layers(

@@ -54,6 +54,10 @@ class ScoredAttention(nn.Module):
     section 3.1:
         alpha_ij = softmax_j(score(s_i, h_j))
         c_i      = sum_j alpha_ij h_j
+
+    In this file s is a state of the decoder and h one of the encoder, as Bahdanau writes them;
+    Luong writes h_t and h_s. At step i the query is the last state of the decoder: Bahdanau's
+    s_{i-1}, Luong's h_t.
     """
 
     def keys(self, h_BSD: Tensor) -> Tensor:
@@ -142,11 +146,11 @@ class AdditiveAttention(SummedAttention):
 class ConcatAttention(SummedAttention):
     """Luong et al. 2015, arXiv:1508.04025, section 3.1, "concat":
 
-        e_ij = w . tanh(W_b [s_i ; h_j])
+        score(h_t, h_s) = v_a . tanh(W_a [h_t ; h_s])
 
-    The same function as the additive score: with W_b = [W_a U_a], W_b [s ; h] = W_a s + U_a h. It
-    is computed in these two halves, so that W_b is applied to each h_j once and not once for every
-    i.
+    The weights v_a and W_a are `w` and `W_b` here. It is the same function as Bahdanau's additive
+    score: with W_b = [W U], W_b [s ; h] = W s + U h. It is computed in these two halves, so that
+    W_b is applied to each h_j once and not once for every i.
     """
 
     def __init__(self, query_width: int, memory_width: int, width: int) -> None:
@@ -183,7 +187,7 @@ class DotAttention(ScoredAttention):
     """Luong et al. 2015, section 3.1, "dot"; scaled as in Vaswani et al. 2017, arXiv:1706.03762,
     section 3.2.1:
 
-        e_ij = s_i . h_j          e_ij = s_i . h_j / sqrt(width)
+        score(h_t, h_s) = h_t . h_s          score(h_t, h_s) = h_t . h_s / sqrt(width)
 
     Both states must have the same width.
     """
@@ -199,7 +203,7 @@ class DotAttention(ScoredAttention):
 class GeneralAttention(ScoredAttention):
     """Luong et al. 2015, section 3.1, "general":
 
-    e_ij = s_i . W_a h_j
+    score(h_t, h_s) = h_t . W_a h_s
     """
 
     def __init__(self, query_width: int, memory_width: int) -> None:

@@ -4,6 +4,7 @@ arXiv:1409.0473."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -105,9 +106,7 @@ class Bahdanau(RecurrentGenerator):
         self.attention = SCORES[config.score](config.hidden, memory_width, config.attention)
         self.cell = CELLS[config.cell](config.embedding + memory_width, config.hidden)
         self.UVC_o = Linear(config.hidden + config.embedding + memory_width, 2 * config.embedding)
-        self.output = Readout(
-            config.embedding, target_size, None if config.tie == "none" else self.target_embedding
-        )
+        self.output = Readout.of(config.embedding, self.target_embedding, config.tie)
 
     def encode(self, source: Padded) -> tuple[Carry, Memory]:
         """The first decoder state s_0, and the encoder states h_j to attend to."""
@@ -118,20 +117,22 @@ class Bahdanau(RecurrentGenerator):
 
     def recur(
         self,
-        words_RG: Tensor,
-        carry: Carry,
-        sources: int,
         attend: Callable[[Tensor], Tensor],
         cell: FedStep,
+        sources: int,
+        words_RG: Tensor,
+        carry: Carry,
     ) -> tuple[Carry, Tensor]:
-        """One step: c_i from s_{i-1}, then s_i = f(s_{i-1}, y_{i-1}, c_i). Only this needs a loop
-        over time.
+        """One step: c_i = attend(s_{i-1}), then s_i = cell([E y_{i-1} ; c_i], s_{i-1}).
 
-        `words_RG` is the part of f that depends on y_{i-1}. `attend` is bound to the encoder
-        states, `cell` to the weights of f.
+        `words_RG` is the product of the cell's weights with E y_{i-1}.
         """
         c_RD = attend(group_rows(carry[0], sources)).flatten(0, 1)
         return cell(words_RG, c_RD, carry), c_RD
+
+    def step_over(self, cell: FedStep, memory: Memory) -> Step:
+        """`recur` over these encoder states, for a loop."""
+        return partial(self.recur, self.attention.attend_to(memory), cell, len(memory))
 
     def deep_output(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:
         """t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i), the maximum of each pair of units.
@@ -142,16 +143,17 @@ class Bahdanau(RecurrentGenerator):
         return units.unflatten(-1, (-1, 2)).amax(dim=-1)
 
     def forward(self, batch: Batch) -> Output:
+        """As written: for each i, c_i = attend(s_{i-1}); s_i = cell([E y_{i-1} ; c_i], s_{i-1}); t_i.
+
+        Here the products of the cell with all words (`word_gates`) are computed before the loop, and
+        all t_i after it; nothing else differs.
+        """
         carry, memory = self.encode(batch.source)
         target = batch.target.inputs
         y_BTD = self.dropout(self.target_embedding(target.ids_BL))
         words_BTG = word_gates(self.cell, y_BTD)
         cell = fed_step(self.config.cell, self.cell, self.encoder.width)
-
-        def steps(memory: Memory) -> Step:
-            attend = self.attention.attend_to(memory)
-            return lambda words_BG, carry: self.recur(words_BG, carry, len(memory), attend, cell)
-
+        steps = partial(self.step_over, cell)
         s_BTD, c_BTD = unroll(steps, words_BTG, carry, memory, target.loop_lengths_B)
         return Output(self.dropout(self.deep_output(s_BTD, y_BTD, c_BTD)))
 
@@ -163,9 +165,8 @@ class Bahdanau(RecurrentGenerator):
         self, tokens_R: Tensor, state: RecurrentState[Memory]
     ) -> tuple[Tensor, RecurrentState[Memory]]:
         y_RD = self.target_embedding(tokens_R)
-        attend = self.attention.attend_to(state.memory)
         cell = fed_step(self.config.cell, self.cell, self.encoder.width)
-        words_RG = word_gates(self.cell, y_RD)
-        carry, c_RD = self.recur(words_RG, state.carry, len(state.memory), attend, cell)
+        step = self.step_over(cell, state.memory)
+        carry, c_RD = step(word_gates(self.cell, y_RD), state.carry)
         logits_RV = self.readout(self.deep_output(carry[0], y_RD, c_RD))
         return logits_RV, RecurrentState(carry, state.memory)

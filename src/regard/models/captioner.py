@@ -20,7 +20,7 @@ from regard.data.images import ImagesConfig, Reading
 from regard.layers.attention import Visible
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
 from regard.layers.linear import Linear
-from regard.layers.recurrence import Bridge, Carry, fed_step, word_gates
+from regard.layers.recurrence import Bridge, Carry, as_torch, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, Memory
 from regard.models.base import (
     Generator,
@@ -233,7 +233,7 @@ class PlainCaptioner(Captioner):
 
     def decode(self, tokens_BT: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         x_BTD = self.dropout(self.target_embedding(tokens_BT))
-        states_BTD, after = self.decoder(x_BTD, tuple(part.contiguous() for part in carry))
+        states_BTD, after = self.decoder(x_BTD, as_torch(carry))
         return self.dropout(states_BTD), after
 
     def forward(self, batch: Batch[Images]) -> Output:
@@ -294,6 +294,11 @@ class AttentiveCaptioner(Captioner):
         return self.dropout(y + self.L_h(self.dropout(h)) + self.L_z(z))
 
     def forward(self, batch: Batch[Images]) -> Output:
+        """As written, for each t: z_t = attend(h_{t-1}), then h_t = LSTM([E y_{t-1} ; z_t], h_{t-1}).
+
+        Here the products of the LSTM with all words (`word_gates`) are computed before the loop, and
+        the output layer after it; nothing else differs.
+        """
         carry, memory = self.encode(batch.source)
         target = batch.target.inputs
         y_BTD = self.dropout(self.target_embedding(target.ids_BL))

@@ -19,6 +19,7 @@ from regard.layers.attention import (
     FeedForward,
     MultiHeadAttention,
     Visible,
+    add_sublayer,
     visible_between,
 )
 from regard.layers.caches import KeyValueCache
@@ -79,15 +80,11 @@ class Block(nn.Module):
             keys_values = add(*self.self_attention.keys_values(read_BLD))
             return self.self_attention(read_BLD, *keys_values, visible)
 
-        x_BLD = self._around(read_own, self.attention_norm, x_BLD)
-        return self._around(self.feed_forward, self.feed_forward_norm, x_BLD)
+        x_BLD = self.around(x_BLD, read_own, self.attention_norm)
+        return self.around(x_BLD, self.feed_forward, self.feed_forward_norm)
 
-    def _around(
-        self, sublayer: Callable[[Tensor], Tensor], norm: nn.LayerNorm, x: Tensor
-    ) -> Tensor:
-        if self.pre:
-            return x + self.dropout(sublayer(norm(x)))
-        return norm(x + self.dropout(sublayer(x)))
+    def around(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.LayerNorm) -> Tensor:
+        return add_sublayer(x, sublayer, norm, self.dropout, pre=self.pre)
 
 
 @dataclass
@@ -191,7 +188,8 @@ class GPT(LanguageModel):
             rows = len(tokens_R) // state.sources
             logits_RV = self.readout(state.last_BD).repeat_interleave(rows, 0)
             return logits_RV, replace(state, last_BD=None)
-        if state.own.longest >= self.config.max_positions:  # or the longest row was dropped since
+        if state.own.longest >= self.config.max_positions:
+            # `longest` may be that of a row that the search has dropped: ask those that are left
             self.positions.check_length(int(state.own.places.max()) + 1)
         logits_RV, own = state.own.step(tokens_R, self.advance)
         return logits_RV, replace(state, own=own)

@@ -208,9 +208,7 @@ class Luong(RecurrentGenerator):
         self.attention = SCORES[config.score](config, memory_width)
         self.window = WINDOWS[config.reach](config)
         self.W_c = Linear(memory_width + config.hidden, config.embedding, bias=False)
-        self.output = Readout(
-            config.embedding, target_size, None if config.tie == "none" else self.target_embedding
-        )
+        self.output = Readout.of(config.embedding, self.target_embedding, config.tie)
 
     def begin(self, source: Padded, rows: int, max_length: int) -> LuongState:
         h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
@@ -237,9 +235,7 @@ class Luong(RecurrentGenerator):
         if isinstance(self.decoder, FedCells):
             attentional_RTD, carry = self.feed(self.decoder, y_RTD, state)
         else:
-            h_RTD, last = self.decoder(
-                y_RTD, as_torch(tuple(part.contiguous() for part in state.carry))
-            )
+            h_RTD, last = self.decoder(y_RTD, as_torch(state.carry))
             attentional_RTD = self.attentional(h_RTD, state.memory, state.written)
             carry = as_carry(last)
         written = state.written + tokens_RT.shape[1]
@@ -249,17 +245,24 @@ class Luong(RecurrentGenerator):
 
     def feed(self, decoder: FedCells, y_RTD: Tensor, state: LuongState) -> tuple[Tensor, Carry]:
         """With input feeding each step needs the attentional state before it: only this needs a
-        loop over time."""
+        loop over time. As written, for each t:
+
+            h_t  = decoder([E y_{t-1} ; h~_{t-1}], h_{t-1})
+            h~_t = attentional(h_t)
+
+        Here the first layer's products with all words (`word_gates`) are computed before the loop;
+        nothing else differs.
+        """
         carries = list(zip(*(part.unbind(0) for part in state.carry), strict=True))
         fed_RD = state.fed_RD
-        attentional = []
+        attentional_states = []
         first = decoder.first_step()
         for t, words_RG in enumerate(word_gates(decoder.first, y_RTD).unbind(1), state.written):
             carries = decoder(first(words_RG, fed_RD, carries[0]), carries)
             fed_RD = self.attentional(carries[-1][0][:, None], state.memory, t)[:, 0]
-            attentional.append(fed_RD)
+            attentional_states.append(fed_RD)
         carry = tuple(torch.stack(part) for part in zip(*carries, strict=True))
-        return torch.stack(attentional, 1), carry
+        return torch.stack(attentional_states, 1), carry
 
     def forward(self, batch: Batch) -> Output:
         state = self.begin(batch.source, rows=1, max_length=0)

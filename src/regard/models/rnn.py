@@ -78,9 +78,7 @@ class RNN(RecurrentGenerator):
             config.cell, read_width, config.hidden, config.layers, config.dropout
         )
         self.V = Linear(config.hidden, config.embedding)
-        self.output = Readout(
-            config.embedding, target_size, None if config.tie == "none" else self.target_embedding
-        )
+        self.output = Readout.of(config.embedding, self.target_embedding, config.tie)
 
     def encode(self, source: Padded) -> tuple[Carry, Tensor]:
         """The first decoder state, and the context c_BD."""
@@ -95,8 +93,7 @@ class RNN(RecurrentGenerator):
         x_BTD = self.dropout(self.target_embedding(tokens_BT))
         if self.config.context == "every_step":
             x_BTD = torch.cat([x_BTD, c_BD[:, None].expand(-1, x_BTD.shape[1], -1)], dim=-1)
-        before = as_torch(tuple(part.contiguous() for part in carry))
-        s_BTD, after = self.decoder(x_BTD, before)
+        s_BTD, after = self.decoder(x_BTD, as_torch(carry))
         return self.dropout(torch.tanh(self.V(s_BTD))), as_carry(after)
 
     def forward(self, batch: Batch) -> Output:

@@ -23,6 +23,7 @@ from regard.layers.attention import (
     FeedForward,
     MultiHeadAttention,
     Visible,
+    add_sublayer,
     visible_between,
     visible_tokens,
 )
@@ -111,11 +112,8 @@ class TransformerConfig(HeadsConfig):
 
 
 class Sublayer(nn.Module):
-    """Residual connection, dropout and norm around a sub-layer.
-
-    post    LayerNorm(x + Dropout(Sublayer(x)))       Vaswani et al. 2017, sections 3.1 and 5.4
-    pre     x + Dropout(Sublayer(LayerNorm(x)))       Xiong et al. 2020, arXiv:2002.04745
-    """
+    """Residual connection, dropout and norm around a sub-layer: `add_sublayer`. `norm: none` has
+    neither order, since its norm is the identity."""
 
     def __init__(self, config: TransformerConfig, *, learned_norm: bool = True) -> None:
         super().__init__()
@@ -126,9 +124,8 @@ class Sublayer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        out = self.dropout(sublayer(self.norm(x) if self.order == "pre" else x))
-        total = x + out if self.residual else out
-        return self.norm(total) if self.order == "post" else total
+        pre = self.order == "pre"
+        return add_sublayer(x, sublayer, self.norm, self.dropout, pre=pre, residual=self.residual)
 
 
 def _attention(config: TransformerConfig) -> MultiHeadAttention:
@@ -138,6 +135,8 @@ def _attention(config: TransformerConfig) -> MultiHeadAttention:
 
 
 def _feed_forward(config: TransformerConfig) -> FeedForward:
+    """With Xavier's first weights, as `MultiHeadAttention` has them. `FeedForward` does not draw
+    them itself: GPT and BERT, which use it too, draw all their weights from N(0, 0.02)."""
     layer = FeedForward(
         config.width, config.feed_forward, config.activation, config.activation_dropout
     )
@@ -255,6 +254,11 @@ class TransformerState:
         )
 
 
+def scaled_embeddings(embedding: Embedding, ids: Tensor) -> Tensor:
+    """sqrt(d_model) E x (section 3.4)"""
+    return embedding(ids) * math.sqrt(embedding.embedding_dim)
+
+
 class TransformerDecoder(Generator):
     """A decoder over any encoded source: embeddings, blocks, and steps with cached keys and
     values."""
@@ -265,9 +269,8 @@ class TransformerDecoder(Generator):
     decoder_norm: nn.Module
 
     def embed(self, embedding: Embedding, text: Tokens) -> Tensor:
-        """Embeddings times sqrt(d_model), plus positions (sections 3.4 and 3.5)."""
-        x = embedding(text.ids) * math.sqrt(embedding.embedding_dim)
-        return self.dropout(self.positions(x, text))
+        """Dropout(sqrt(d_model) E x + PE) (sections 3.4, 3.5 and 5.4)."""
+        return self.dropout(self.positions(scaled_embeddings(embedding, text.ids), text))
 
     def decode(
         self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility
@@ -309,7 +312,7 @@ class TransformerDecoder(Generator):
 
     def advance(self, state: TransformerState, tokens_R: Tensor, own: Cache) -> Tensor:
         """The logits after one more token per row, whose keys and values enter the cache `own`."""
-        x_RD = self.target_embedding(tokens_R) * math.sqrt(self.target_embedding.embedding_dim)
+        x_RD = scaled_embeddings(self.target_embedding, tokens_R)
         if state.positions_MD is not None:
             x_RD = x_RD + state.positions_MD.index_select(0, own.places)
         x_RD = self.dropout(x_RD)
@@ -356,9 +359,7 @@ class Transformer(TransformerDecoder):
         last_norm = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.width) if last_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width) if last_norm else nn.Identity()
-        self.output = Readout(
-            config.width, target_size, None if config.tie == "none" else self.target_embedding
-        )
+        self.output = Readout.of(config.width, self.target_embedding, config.tie)
 
     def encode(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
         for block in self.encoder:
