@@ -209,9 +209,11 @@ def test_fields_by_hand() -> None:
 @pytest.mark.parametrize("name", READMES)
 def test_a_readme_is_short_and_lists_every_model(name: str) -> None:
     assert len(text_of(name).split()) <= 2200
-    listed = sorted(re.findall(r"^\| `(\w+)` \|", text_of(name), re.MULTILINE))
-    assert {*listed} <= {*MODELS}
-    assert listed == sorted(MODELS) or name != "README.md"
+    files = dict(re.findall(r"^\| \[`(\w+)`\]\(src/(\S+)\.py\) \|", text_of(name), re.MULTILINE))
+    assert {*files} <= {*MODELS}
+    assert sorted(files) == sorted(MODELS) or name != "README.md"
+    for kind, file in files.items():
+        assert file.replace("/", ".") == MODELS[kind].config.__module__
 
 
 def test_the_lines_of_data_are_those_of_their_recipes() -> None:
