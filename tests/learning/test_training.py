@@ -223,7 +223,7 @@ def test_smoothing_and_teacher_forcing_are_descended_the_plain_loss_reported(
     )
     assert len({round(loss, 3) for loss, _ in (own, forced, plain)}) == 3
     update(trainer, one)
-    line = trainer.log_line()
+    line = trainer.finish_log_line()
     assert line["loss"] == pytest.approx(own[0] / one.tokens, rel=1e-9)
     assert line["perplexity"] == pytest.approx(math.exp(own[1] / one.tokens), rel=1e-9)
 

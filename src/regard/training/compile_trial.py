@@ -52,7 +52,7 @@ def settle_compile(trainer: Trainer) -> Iterator[str]:
     """
     with untouched(trainer), closing(trainer.batches()) as batches:
         plain = seconds_per_step(trainer, batches)
-        minutes = trainer.asked.training.minutes
+        minutes = trainer.resolved.training.minutes
         seconds = trainer.timetable.steps * plain if minutes is None else 60 * minutes
         if seconds < MIN_SECONDS:
             yield (

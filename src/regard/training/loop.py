@@ -82,7 +82,7 @@ class Trainer:
     ) -> None:
         config = recipe.training
         self.run = run
-        self.asked = recipe
+        self.resolved = recipe
         self.data = data
         self.accelerator = accelerator
         self.display = display
@@ -103,24 +103,26 @@ class Trainer:
         objective = self.task.objective(self.model)
         self.carries = bool(objective.carries)
         self.is_cross_entropy = bool(objective.is_cross_entropy)
-        self.at_once = batches_at_once(data.train, config, accelerator, carries=self.carries)
+        self.batches_at_once = batches_at_once(
+            data.train, config, accelerator, carries=self.carries
+        )
         self._prepare(objective)
         self.timetable = Timetable(
             config,
             epoch_batches=self.stream().epoch_batches(0),
-            batches_per_step=config.accumulate * self.at_once,
+            batches_per_step=config.accumulate * self.batches_at_once,
             accelerator=accelerator,
             display=display,
         )
 
     def _prepare(self, objective: nn.Module) -> None:
         """Choose precision, shapes, compilation, distribution and captured steps, in this order."""
-        config = self.asked.training
+        config = self.resolved.training
         accelerator = self.accelerator
         captures = captures_steps(accelerator)
         forward = forward_context(objective, accelerator, compiled=config.compile)
         self.shapes = batch_shapes(
-            self.asked, self.task, self.data.train, accelerator, captures=captures
+            self.resolved, self.task, self.data.train, accelerator, captures=captures
         )
         if config.compile:
             compile_objective(objective, dynamic=self.shapes.packed is None)
@@ -137,8 +139,8 @@ class Trainer:
 
     def use_compiled(self, *, compiled: bool) -> None:
         """Compile the objective after all, or no longer; before the first step."""
-        self.asked = with_training(
-            self.asked, self.asked.training.model_copy(update={"compile": compiled})
+        self.resolved = with_training(
+            self.resolved, self.resolved.training.model_copy(update={"compile": compiled})
         )
         self.timetable.config = self.timetable.config.model_copy(update={"compile": compiled})
         if compiled:
@@ -155,7 +157,7 @@ class Trainer:
     @property
     def recipe(self) -> ResolvedRecipe:
         """The recipe, with the length of the warm-up."""
-        return self.asked.model_copy(update={"training": self.timetable.config})
+        return self.resolved.model_copy(update={"training": self.timetable.config})
 
     @property
     def used_model(self) -> nn.Module:
@@ -178,12 +180,12 @@ class Trainer:
             while progress.step < timetable.steps and not progress.stopped:
                 self.timed_update(batches)
                 if timetable.is_logged(progress.step) and progress.tokens:
-                    write(self.log_line())
+                    write(self.finish_log_line())
                 started = time.perf_counter()
                 saved = timetable.is_saved(progress.step)
                 validated = timetable.is_validated(progress.step)
                 if validated:
-                    write(self.validation_line())
+                    write(self.validate_and_decide())
                     timetable.replan(progress)
                     timetable.log_plans(write)
                     forget_packed_weights()
@@ -233,7 +235,7 @@ class Trainer:
         sums_2 = self.gradients.add(batches, self.accelerator.num_processes / max(1, tokens))
         norm = torch.zeros_like(sums_2[0])
         if tokens:
-            clip = self.asked.training.clip
+            clip = self.resolved.training.clip
             norm = clip_gradients(self.objective, self.model, clip, self.accelerator)
             self.optimiser.step()
         # batches that fill one shape get new gradients; those of many shapes, or several per step,
@@ -246,11 +248,11 @@ class Trainer:
     @property
     def accumulate(self) -> int:
         """Batches of a step that this process takes."""
-        return self.timetable.batches_per_step // self.at_once
+        return self.timetable.batches_per_step // self.batches_at_once
 
     def stream(self) -> Stream:
         """The batches of this process from the current position on."""
-        config = self.asked.training
+        config = self.resolved.training
         processes = self.accelerator.num_processes
         return Stream(
             self.data.train,
@@ -266,7 +268,7 @@ class Trainer:
     def batches(self) -> Generator[tuple[AnyBatch, Position], None, None]:
         """The stream on the device, prepared ahead."""
         device = self.accelerator.device
-        workers = self.asked.data.workers
+        workers = self.resolved.data.workers
         return ahead(
             self.stream().jobs(),
             BATCHES_AHEAD,
@@ -280,7 +282,7 @@ class Trainer:
     def set_learning_rate(self) -> None:
         factor = self.rate_after(self.progress.step, self.timetable.steps)
         for group in self.optimiser.param_groups:
-            group["lr"] = self.asked.training.learning_rate * factor * group.get("rate", 1.0)
+            group["lr"] = self.resolved.training.learning_rate * factor * group.get("rate", 1.0)
 
     def rate_after(self, done: int, steps: int) -> float:
         """The factor of the highest learning rate in the step after `done`, in a training of so
@@ -294,8 +296,9 @@ class Trainer:
             return None
         return MetricsLog(self.run.folder / "metrics.jsonl", self.progress.log_length)
 
-    def log_line(self) -> Event:
-        """The line of the log on the steps since the line before."""
+    def finish_log_line(self) -> Event:
+        """The line of the log on the steps since the line before. The sums of the next line begin at
+        0."""
         progress = self.progress
         self.losses.collect(progress)
         seconds = max(progress.seconds, 1e-9)
@@ -320,8 +323,9 @@ class Trainer:
 
     # Validation
 
-    def validation_line(self) -> Event:
-        """Validate, rank the checkpoint that will be saved, and decide whether to stop early."""
+    def validate_and_decide(self) -> Event:
+        """Validate, rank the checkpoint that will be saved, and decide whether to stop early; the
+        line of the log on it."""
         progress = self.progress
         self.losses.collect(progress)
         line: Event = {"event": "validation", "step": progress.step, **self._metrics()}
@@ -357,7 +361,7 @@ class Trainer:
         return f"{self.progress.waited} validations without a better {self.ranking.metric}"
 
     def out_of_patience(self) -> bool:
-        patience = self.asked.training.patience
+        patience = self.resolved.training.patience
         return patience is not None and self.progress.waited >= patience
 
     def finish(self, write: Write) -> None:
@@ -365,7 +369,7 @@ class Trainer:
         better."""
         progress = self.progress
         folders = [self.run.checkpoints / step_name(step) for step in progress.recent]
-        if self.asked.training.average == 1 or not folders or not self.is_main:
+        if self.resolved.training.average == 1 or not folders or not self.is_main:
             return
         model = model_of_mean_weights(self.task, folders, self.accelerator.device, self.run.folder)
         line: Event = {"event": "average", "step": progress.step, **self._validate(model)}
@@ -394,7 +398,7 @@ class Trainer:
             return
         if regular:
             progress.recent.append(progress.step)
-        progress.recent = progress.recent[-self.asked.training.average :]
+        progress.recent = progress.recent[-self.resolved.training.average :]
         progress.log_length = log.length()
         progress.spent = self.timetable.spent
         save_checkpoint(
@@ -421,6 +425,7 @@ class Trainer:
         }
 
     def facts(self) -> dict[str, Any]:
+        """What a checkpoint of this step stores as JSON, with the best checkpoints so far."""
         best = [
             {"step": checkpoint.step, self.ranking.metric: checkpoint.value}
             for checkpoint in self.progress.best
@@ -451,7 +456,7 @@ class Trainer:
         refuse_changed_data(self.run, state.get("fingerprints", {}), self.data.fingerprints)
         with reading_state(folder):
             self._take_state(state)
-        refuse_fewer_steps(self.asked.training, self.progress.step, self.timetable.steps)
+        refuse_fewer_steps(self.resolved.training, self.progress.step, self.timetable.steps)
         put_parts(self.model, weights, folder)
         if self.average is not None:
             put_weights(self.average.model, load_weights(folder), folder)
@@ -461,7 +466,7 @@ class Trainer:
 
     def _take_state(self, state: dict[str, Any]) -> None:
         """Continue with what `save` stored besides the weights."""
-        minutes = self.asked.training.minutes
+        minutes = self.resolved.training.minutes
         self.progress = TrainingProgress.of(state["progress"])
         if minutes is None or minutes != self.run.recipe.training.minutes:
             self.progress.planned_steps = 0  # the rest is planned anew
@@ -470,7 +475,7 @@ class Trainer:
         if position.index not in range(stream.epoch_batches(position.epoch)):
             raise ValueError("there is no such batch")
         stored = int(state.get("group", self.timetable.batches_per_step))
-        batches = resumed_batches_per_step(stored, self.at_once, self.accelerator)
+        batches = resumed_batches_per_step(stored, self.batches_at_once, self.accelerator)
         self.timetable.plan(batches, self.progress)
         restore_optimiser(self.optimiser, state["optimiser"])
         if self.accelerator.scaler:
