@@ -4,6 +4,13 @@
 imported from where they are implemented; `predict`, `features`, `vectors`, `evaluate`, `score` and
 `load` are implemented here. `check` and `train` turn what a program gives (rows in memory, a dict
 or keywords for overrides) into what their commands take.
+
+Four classes hold what comes of a training:
+    Run             a folder: its recipe, tokenizers and checkpoints, without a model in memory
+    TrainedRun      a `Run` with the verbs as methods, which `train` returns; the first that needs
+                    the model loads and keeps it
+    LoadedModel     a model in memory, with its checkpoint, device and precision, without its run
+    Loaded          a `TrainedRun` with a `LoadedModel`, which `load` returns: no verb loads again
 """
 
 from __future__ import annotations
@@ -60,7 +67,7 @@ from regard.search.external import AnyModel, ExternalModel
 from regard.tasks.answers import summed
 from regard.tasks.classification import Classified
 from regard.tasks.views import TextVectors
-from regard.text.files import open_text
+from regard.text.files import check_readable
 from regard.text.writing import GrowingFile, atomic_file, check_writable
 from regard.training import check as checking
 from regard.training import train as training
@@ -395,7 +402,7 @@ def predict_file(  # noqa: PLR0913  (one keyword per option, as in the command)
     chosen = Workers(chosen_workers(workers, engine, address), engine, address)
     run = Run.open(run, accept_recipe)
     out = Path(out)
-    open_text(str(file), Path())
+    check_readable(str(file))
     is_complete = resume and out.exists() and not Path(f"{out}.partial").exists()
     check_writable(out, "--out", [file, *run.recipe_values], overwrite=overwrite or is_complete)
     if is_complete and not overwrite:

@@ -329,6 +329,11 @@ def open_text(
     return file
 
 
+def check_readable(name: str) -> None:
+    """Refuse a text file that cannot be opened."""
+    open_text(name, Path())
+
+
 def files_below(root: TextFile, empty: bool = False) -> tuple[TextFile, ...]:
     """All files of a folder that are not hidden, by their names; only with `empty` also those that
     hold nothing."""
