@@ -1,8 +1,8 @@
 """The HTTP server: one route per verb of api.py, for every run that is loaded.
 
 A route checks its body, puts a job into the run's queue and answers with the JSON that the
-command's `--json` prints. The server holds no state but the runs; no text of a request is used as a
-path.
+command's `--json` prints. Besides the loaded runs the server holds the long jobs, the trainings that
+it started, and counters; all of them end with it. No text of a request is used as a path.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def create_app(
         trainings = Trainings(root, runs)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(jobs.close)
+        await asyncio.to_thread(app.state.jobs.close)
         if trainings is not None:
             await asyncio.to_thread(trainings.close)
         for run in runs.served.values():
@@ -96,7 +96,7 @@ def create_app(
     api.state.trainings = trainings
     answer_errors(api, runs.public)
     _add_verbs(api, "/runs/{name}", runs.named)
-    jobs = add_long_verbs(api, runs)
+    api.state.jobs = add_long_verbs(api, runs)
     if len(runs.served) == 1:
         _add_verbs(api, "", lambda: next(iter(runs.served.values())))
     if trainings is not None:
@@ -162,6 +162,7 @@ def _add_verb(
         answer = await run.compute_alone(lambda: body.answer(run), request)
         return answer if isinstance(answer, Response) else JSONResponse(answer)
 
+    # FastAPI reads the type of a body from the annotation, and each verb has its own type
     answer.__annotations__["body"] = kind
     api.post(path, name=path.rpartition("/")[2], description=kind.__doc__)(answer)
 
@@ -251,7 +252,7 @@ def serve(
         names = [*runs]
         what = f"serving {', '.join(names)}"
         if root:
-            what = f"studio of {len(names)} run{'s'[: len(names) != 1]}"
+            what = f"studio of {len(names)} run{'' if len(names) == 1 else 's'}"
         print(shown(f"{what} on {address}"), flush=True)
         if browse:
             token = f"#/runs?token={settings.token}" if settings.token else ""
