@@ -167,26 +167,33 @@ class AttentionSizes(Protocol):
     def attention_dropout(self) -> float: ...
 
 
-def packed_for_kernel(text: Tokens, model: nn.Module, sizes: AttentionSizes) -> Tokens:
-    """A padded text packed, if there is a kernel for packed sentences."""
+def packed_if_faster(
+    text: Tokens,
+    model: nn.Module,
+    sizes: AttentionSizes,
+    *,
+    for_kernel: bool = True,
+    for_padding: bool = True,
+) -> Tokens:
+    """A padded text packed, if one of these reasons applies; else the text as it is.
+
+    for_kernel     a kernel attends to packed sentences: on a recent GPU in half precision, without
+                   dropout of the weights (`has_packed_kernel`)
+    for_padding    there is so much padding that the layers between the attentions save more time
+                   than it takes to unpack for each attention (`worth_packing`)
+
+    GPT and BERT pack for both reasons; an encoder-decoder in training only for the kernel, in a
+    search only for the padding of its sources. A text whose shape is to repeat stays padded.
+    """
     if not isinstance(text, Padded) or text.keeps_shape:
         return text
     dropout = sizes.attention_dropout if model.training else 0.0
-    if has_packed_kernel(next(model.parameters()), sizes.width // sizes.heads, dropout):
+    like = next(model.parameters())
+    if for_kernel and has_packed_kernel(like, sizes.width // sizes.heads, dropout):
+        return PackedSentences.of(text)
+    if for_padding and worth_packing(text):
         return PackedSentences.of(text)
     return text
-
-
-def packed_if_sparse(text: Tokens) -> Tokens:
-    """A padded text packed, if it has much padding."""
-    if isinstance(text, Padded) and not text.keeps_shape and worth_packing(text):
-        return PackedSentences.of(text)
-    return text
-
-
-def packed_if_faster(text: Tokens, model: nn.Module, sizes: AttentionSizes) -> Tokens:
-    """A padded text packed, if there is a kernel for it or much padding."""
-    return packed_if_sparse(packed_for_kernel(text, model, sizes))
 
 
 def worth_packing(text: Padded) -> bool:

@@ -77,11 +77,11 @@ def visible_between(queries: Tokens, keys: Tokens, *, causal: bool = False) -> V
     return Visible(keys.lengths_B, causal)
 
 
-def visible_tokens(text: Padded) -> Visible:
-    """Every token of a sentence may look at all tokens of that sentence; without lengths if no
-    sentence is padded."""
-    has_padding = int(text.host_lengths_B.min()) < text.ids_BL.shape[1]
-    return Visible(text.lengths_B if has_padding else None)
+def visible_source(source: Padded) -> Visible:
+    """`visible_between` for the steps of a search, which all look at the source: without lengths if
+    no sentence is padded, so that no step hides anything."""
+    has_padding = int(source.host_lengths_B.min()) < source.ids_BL.shape[1]
+    return Visible(source.lengths_B if has_padding else None)
 
 
 # ------------------------------------------------------------------------------------------- the equation

@@ -286,7 +286,7 @@ class BERT(MaskedModel):
         return self.forward(batch).hidden_BTD
 
     def first_states(self, batch: Segmented) -> Tensor:
-        """The states of the first tokens: the last block computes no others."""
+        """The states of the first tokens. Only for speed: the last block computes no others."""
         x_BLD, _, text = self.before_last_block(batch)
         x_BLD = text.restore(x_BLD)
         first_B1D: Tensor = self.blocks[-1](x_BLD[:, :1], Visible(batch.text.lengths_B), x_BLD)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.data.batches import Batch, Padded, Tokens
 from regard.engine.attention import Visibility
 from regard.engine.caches import Cache
-from regard.engine.packing import packed_for_kernel, packed_if_sparse
+from regard.engine.packing import packed_if_faster
 from regard.engine.shapes import PackedBatch
 from regard.errors import ConfigError
 from regard.layers.attention import (
@@ -25,7 +25,7 @@ from regard.layers.attention import (
     Visible,
     add_sublayer,
     visible_between,
-    visible_tokens,
+    visible_source,
 )
 from regard.layers.caches import empty_cache
 from regard.layers.embeddings import (
@@ -370,8 +370,8 @@ class Transformer(TransformerDecoder):
         source: Tokens = batch.source
         target: Tokens = batch.target.inputs
         if self.packable:
-            source = packed_for_kernel(source, self, self.config)
-            target = packed_for_kernel(target, self, self.config)
+            source = packed_if_faster(source, self, self.config, for_padding=False)
+            target = packed_if_faster(target, self, self.config, for_padding=False)
         memory_BSD = self.encode(
             self.embed(self.source_embedding, source), visible_between(source, source)
         )
@@ -384,8 +384,10 @@ class Transformer(TransformerDecoder):
         return Output(target.restore(hidden_BTD))
 
     def begin(self, source: Padded, rows: int, max_length: int) -> TransformerState:
-        text = packed_if_sparse(source) if self.packable else source
-        visible = visible_tokens(source)
+        text: Tokens = source
+        if self.packable:
+            text = packed_if_faster(source, self, self.config, for_kernel=False)
+        visible = visible_source(source)
         visible_to_source = visible if text is source else visible_between(text, text)
         memory_BSD = self.encode(self.embed(self.source_embedding, text), visible_to_source)
         return self.begin_with(memory_BSD, visible, rows, max_length, text)
