@@ -257,7 +257,7 @@ MISTAKES = {
         ),
         Mistake(
             "check ids.tsv",
-            f"ids.tsv: {NEEDED} no column looks like text",
+            f"ids.tsv: {NEEDED} no column looks like text (the file names no columns; it has 3)",
             {"ids.tsv": "".join(f"{number}\t{number}\t{number}\n" for number in range(60))},
         ),
         Mistake("check empty.tsv", "empty.tsv: the file is empty", {"empty.tsv": ""}),

@@ -56,6 +56,8 @@ def texts_in(table: Table) -> DataProfile:
         seen = f"only column {texts[0]} looks like text" if texts else "no column looks like text"
         what = f"two columns of text are needed, or a text and its label, but {seen}"
         hint = f"the columns are {', '.join(map(str, table.columns))}"
+        if all(isinstance(key, int) for key in table.columns):
+            hint = f"the file names no columns; it has {len(table.columns)}"
         raise DataError(what, where=str(next(iter(table.data.values()))), hint=hint)
     source = [*sources, *(key for key in texts if key not in targets[:1])][0]
     target = [*targets, *(key for key in texts if key != source)][0]
