@@ -155,6 +155,16 @@ def test_presenting_shows_the_figure_alone(page: Any) -> None:
     expect(page.locator("header")).to_be_visible()
 
 
+def test_a_tip_goes_with_its_view(page: Any) -> None:
+    page.open("#/look?run=tiny&text=a b c")
+    canvas = page.locator(".map canvas").first
+    canvas.hover(position={"x": canvas.bounding_box()["width"] - 20, "y": 60})
+    expect(page.locator("#tip")).to_be_visible()
+    page.evaluate("location.hash = '#/runs?all=1'")
+    in_view(page, "runs")
+    expect(page.locator("#tip")).to_be_hidden()
+
+
 def test_the_colours_of_texts_have_contrast_in_both_themes() -> None:
     """4.5:1 on each ground (WCAG 2), and the four that mean something differ for readers who do not
     see red or green (Viénot 1999)."""

@@ -46,6 +46,8 @@ def test_a_training_is_started_stopped_and_resumed(page: Any, root: Any) -> None
     )
     data = {"name": "쌍.tsv", "mimeType": "text/plain", "buffer": pairs.encode()}
     page.get_by_label("Data file").set_input_files([data])
+    train = page.get_by_role("button", name="Train", exact=True)
+    expect(train).to_be_disabled()  # while the file is read
     expect(page.get_by_label("The whole recipe")).to_have_value(
         re.compile("task: translation"), timeout=60_000
     )
@@ -54,7 +56,7 @@ def test_a_training_is_started_stopped_and_resumed(page: Any, root: Any) -> None
     expect(page.get_by_label("training.steps")).to_have_value("20")
     page.get_by_label("training.steps").fill("100000")
     page.get_by_label("Name of the run").fill("쌍-1")
-    page.get_by_role("button", name="Train").click()
+    train.click()
     page.get_by_text("of 100,000").wait_for(timeout=60_000)
     page.get_by_role("button", name="Stop").click()
     page.get_by_role("button", name="Resume").wait_for(timeout=60_000)

@@ -50,6 +50,10 @@ function frameOf(view) {
   return { heading, hint, controls, stage, element: h("div", { class: `view view-${view}` }, aside, stage) };
 }
 
+// A tip goes with what it tells of: when that is drawn again, scrolled, or left.
+const hideTip = () => { document.getElementById("tip").hidden = true; };
+for (const event of ["keydown", "pointerdown", "scroll"]) addEventListener(event, hideTip, { capture: true, passive: true });
+
 function askForToken() {
   const field = h("input", { type: "password", autocomplete: "off", required: true });
   root.replaceChildren(h("form", { class: "stack page", onsubmit: event => { event.preventDefault(); keepToken(field.value);
@@ -66,7 +70,7 @@ async function render() {
   if (!VIEWS.includes(view)) return go("runs");
   document.documentElement.lang = language();
   document.title = `${t(`view_${view}`)} · regard`;
-  document.getElementById("tip").hidden = true; // what it told of is gone
+  hideTip();
   root.setAttribute("aria-busy", "true");
   root.dispatchEvent(new Event("leave")); // a view that polls or listens stops
   drawRail(view);

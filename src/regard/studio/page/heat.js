@@ -14,7 +14,7 @@ const family = () => getComputedStyle(document.body).fontFamily;
 const ink = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // The colours of the present theme, read once: a style that is asked for in every frame is slow.
 const colours = () => ({ text: ink("--text"), accent: ink("--target"), line: ink("--context"), high: rgb("--accent"), low: rgb("--bad") });
-const shade = ({ high, low }, share) => `rgba(${share < 0 ? low : high},${(0.6 * Math.abs(share)).toFixed(3)})`;
+const shade = ({ high, low }, share) => `rgba(${share < 0 ? low : high},${(0.55 * Math.abs(share)).toFixed(3)})`;
 function fillBox(context, colour, ...box) { context.fillStyle = colour; context.fillRect(...box); }
 function outline(context, colour, ...box) { context.strokeStyle = colour; context.lineWidth = 2;
   context.strokeRect(...box); }
@@ -74,7 +74,7 @@ export function fitted(map, width, height) {
 // The weights that are not small, where the cells have the room.
 function writeNumbers(context, map, drawn) {
   const { left, top, cell } = map.at, wide = map.columns.length;
-  if (cell < NUMBERED || map.peak > 1) return;
+  if (map.yesNo || cell < NUMBERED || map.peak > 1) return;
   context.textAlign = "center"; context.textBaseline = "middle";
   context.font = `${Math.min(15, Math.floor(cell / 3))}px ${family()}`;
   const [ground, high, low] = ["--ground", "--accent", "--bad"].map(rgb);

@@ -324,7 +324,7 @@ function drawHeatMaps(element, part) {
     [...rows.children].forEach((token, r) => token.setAttribute("aria-pressed", r === chosen));
     [...columns.children].forEach((token, c) => {
       const full = rgb(row[c] < 0 ? "--bad" : "--accent");
-      token.style.background = `rgba(${full},${(0.85 * Math.abs(row[c]) / most).toFixed(3)})`;
+      token.style.background = `rgba(${full},${(0.5 * Math.abs(row[c]) / most).toFixed(3)})`;
       token.dataset.tip = number(row[c]);
     });
   }

@@ -14,6 +14,13 @@ const WORDED = ["alignment", "encoder", "decoder", "hops"], UNITS = ["alignment"
 const LEFT_OUT = ["heads"]; // the small pictures show every head
 const BELOW = 250; // pixels that the claim above a figure, and what stands below it, take of the window
 
+// A sentence about a word and others, each in the colour of what it is: what asks, and what is read.
+const GAPS = { word: "\n", others: "\n" };
+function coloured(sentence, word, others, [one, other]) {
+  const [before, between, after] = sentence.split("\n");
+  return [before, h("span", { class: one }, word), between, h("span", { class: other }, others), after];
+}
+
 export async function render({ stage, controls, onsubmit, run, facts, fields, params }) {
   const signal = untilLeft(), target = targetField(facts, params);
   const { view, layer = "mean", head = "mean", units = "tokens", draw = "map", scale = "whole", rollout = "", word } = params;
@@ -111,8 +118,10 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
     if (!answer.map) return [[output, ...answer.figures.map(partOf)], choosers(answer)];
     const worded = WORDED.includes(answer.view), asLines = worded && state.draw === "lines";
     const width = Math.max(240, stage.clientWidth - 48), whole = unpacked(answer.map, fields.parts().image);
-    const map = { ...fitted(whole, width, Math.max(300, innerHeight - BELOW)), byRow: worded && state.scale === "row" };
-    const parts = [], others = answer.others.map(one => unpacked(one));
+    const several = answer.others.length > 0, height = Math.max(300, (innerHeight - BELOW) / (several ? 1.6 : 1));
+    const fit = one => ({ ...fitted(one, several ? width / 2 : width, height), yesNo: answer.view === "masks" });
+    const map = { ...fit(whole), byRow: worded && state.scale === "row" };
+    const parts = [], others = answer.others.map(one => fit(unpacked(one)));
     let fixed = worded && (state.word !== undefined || !asLines) ? { row: Math.min(Number(state.word) || 0, map.rows.length - 1) } : {};
     let chosen = fixed, waiting = false;
     function pick(choice = fixed) { // at most once a frame; what is fixed comes back when the pointer leaves
@@ -134,8 +143,8 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       from.shade(inColumn ? columnOf(map, column) : null, row);
       if (to) to.shade(inRow ? rowOf(map, row) : null, inRow ? undefined : column);
       const strongest = (weights, texts) => largest(weights, 4).map(n => `${texts[n]} ${number(weights[n])}`).join(" · ");
-      told.textContent = inRow ? t("looked_at", { word: map.rows[row], others: strongest(rowOf(map, row), map.columns) })
-        : inColumn ? t("looked_from", { word: map.columns[column], others: strongest(columnOf(map, column), map.rows) }) : "";
+      told.replaceChildren(...inRow ? coloured(t("looked_at", GAPS), map.rows[row], strongest(rowOf(map, row), map.columns), ["asks", "read"])
+        : inColumn ? coloured(t("looked_from", GAPS), map.columns[column], strongest(columnOf(map, column), map.rows), ["read", "asks"]) : []);
       if (inRow) slider.value = row;
       slider.setAttribute("aria-valuetext", told.textContent);
     }
