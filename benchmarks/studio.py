@@ -95,7 +95,7 @@ def measure(address: str, text: str, rounds: int) -> None:
             started = time.perf_counter()
             query = {"run": "bert", "text": text, "draw": way, "layer": 1, "head": 1}
             page.goto(f"{address}/#/look?{urlencode(query)}")
-            page.wait_for_selector(".words canvas", timeout=60_000)
+            page.wait_for_selector(".map canvas, .lines canvas", timeout=60_000)
             first = time.perf_counter() - started
             tokens = int(page.locator("input[type=range]").get_attribute("max")) + 1
             started = time.perf_counter()
