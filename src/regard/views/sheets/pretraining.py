@@ -97,7 +97,7 @@ def masking(sentence: str = "my dog is hairy", word: str = "") -> Sheet:
                 Table(
                     ["a chosen token becomes", "count", "share"],
                     counted,
-                    title=f"{COPIES:,} copies, {read:,} tokens, {total:,} chosen: {total / read:.1%}",
+                    title=f"{COPIES:,} copies, {read:,} tokens, {total:,} chosen: {100 * total / read:.1f} %",
                     in_picture=True,
                 ),
                 muted(

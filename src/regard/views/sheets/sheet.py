@@ -25,6 +25,7 @@ from regard.views.report import (
 )
 
 BLANK = "______"
+WORDS_BLANK = 2 * BLANK
 MAX_WORDS = 6
 """Words of a sentence whose numbers still fit on a page."""
 NAME_AND_DATE = "Name ______________________      Date ______________"
@@ -82,10 +83,12 @@ def asks(part: Part) -> bool:
 def with_blanks(step: Section) -> Section:
     """The step with blanks, without figures, which would show the answers."""
     parts = [part for part in step.parts if not isinstance(part, Figure)]
-    blank = Cell(BLANK, tone="blank")
-    return replace(
-        step, parts=[_with_cells(part, lambda cell: blank) for part in parts], in_terminal=None
-    )
+    return replace(step, parts=[_with_cells(part, blank) for part in parts], in_terminal=None)
+
+
+def blank(cell: Cell) -> Cell:
+    """A box instead of the cell, with room to write a number or a few words."""
+    return Cell(WORDS_BLANK if isinstance(cell.value, str) else BLANK, tone="blank")
 
 
 def with_answers(step: Section) -> Section:
