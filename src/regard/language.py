@@ -97,14 +97,16 @@ def with_values(template: str, values: Sequence[str]) -> str:
 
 
 def particle_after(word: str, particle: str) -> str:
-    """The form of a particle after a word; both forms if the word is not Korean and may be read in
-    several ways."""
+    """The form of a particle after a word, by its last sound: a capital letter is read by its name,
+    as in LSTM and chrF. Both forms if the word is not Korean and may be read in several ways."""
     last = re.sub(r"\W+$", "", word)[-1:]
     after_vowel = PARTICLES[particle]
     if "가" <= last <= "힣":
         final = (ord(last) - ord("가")) % 28
     elif last.isdigit():
         final = {"0": 21, "1": 8, "3": 16, "6": 1, "7": 8, "8": 8}.get(last, 0)  # 영 일 삼 육 칠 팔
+    elif "A" <= last <= "Z":
+        final = {"L": 8, "M": 16, "N": 4, "R": 8}.get(last, 0)  # 엘 엠 엔 알
     else:
         return {"으로": "(으)로", "과": "와(과)"}.get(particle, f"{particle}({after_vowel})")
     return after_vowel if final == 0 or (particle == "으로" and final == 8) else particle

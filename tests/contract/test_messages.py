@@ -172,6 +172,9 @@ def test_each_text_finds_its_own_korean() -> None:
         ("12", "을", "를"),
         ("loss", "을", "을(를)"),
         ("--out", "으로", "(으)로"),
+        ("[UNK]", "으로", "로"),
+        ("chrF", "을", "를"),
+        ("LSTM", "은", "은"),
     ],
 )
 def test_particles_fit_the_last_letter(word: str, particle: str, expected: str) -> None:
