@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.tasks.classification import balanced, classification_metrics, probabilities
+from regard.tasks.class_labels import balanced
+from regard.tasks.class_metrics import classification_metrics, probabilities
 from regard.tasks.regression import pearson, spearman
 from regard.text.normalise import natural
 from regard.views.labels import Metrics

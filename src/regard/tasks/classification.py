@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
@@ -19,13 +17,19 @@ from regard.data.dataset import Dataset, Where
 from regard.data.example import Example
 from regard.data.labelled import Labelled, LabelledData
 from regard.data.readers import Reader
-from regard.errors import ConfigError, DataError, did_you_mean
 from regard.models.base import device_of
 from regard.models.headed import Headed
 from regard.models.ngrams import Loss
 from regard.objectives.labels import ClassCrossEntropy
 from regard.tasks import baseline
 from regard.tasks.answers import Prediction
+from regard.tasks.class_labels import (
+    canonical_label,
+    first_names,
+    label_numbers,
+    settle_labels,
+)
+from regard.tasks.class_metrics import classification_metrics, probabilities
 from regard.tasks.headed import (
     SCALES,
     TEXT_MODELS,
@@ -38,7 +42,6 @@ from regard.tasks.headed import (
     as_texts,
     complete_headed,
     head_vectors,
-    with_head,
 )
 from regard.tasks.labels import (
     LabelAnswers,
@@ -49,7 +52,6 @@ from regard.tasks.labels import (
     TextHeadConfig,
     labelled_inputs,
     learn_joint_tokenizer,
-    refuse_labels,
     text_columns,
     text_of,
     with_pooling,
@@ -57,20 +59,11 @@ from regard.tasks.labels import (
 from regard.tasks.occlusion import occlude_words
 from regard.tasks.task import Start, Task
 from regard.tasks.views import Views
-from regard.text.normalise import fold_white_space, natural, nfc
 from regard.text.tokenizers import Tokenizers
 
-FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
-"""A number that is written with a fraction or an exponent."""
-WHOLE = re.compile(
-    r"([-+]?\d+)(\.0*)?"
-)  # a whole number: pandas writes 1 as 1.0 in a column that has gaps
-MAX_LISTED = 10
-"""Labels that a message names."""
-MANY_CLASSES = 20
-"""Labels are refused as classes if there are more of them than this, and more than half as many as
-examples."""
-CLASS_LOSS: tuple[Loss, float] = (partial(F.cross_entropy, reduction="sum"), 0.2)
+WEIGHT_PENALTY = 0.2
+"""The strength of the L2 penalty on the weights of a linear model."""
+CLASS_LOSS: tuple[Loss, float] = (partial(F.cross_entropy, reduction="sum"), WEIGHT_PENALTY)
 """How a linear model is fitted to classes."""
 
 
@@ -138,7 +131,7 @@ class Classification(Task):
 
     @classmethod
     def settle(cls, recipe: Any, train: Mapping[str, Sequence[str]], where: Where) -> Any:
-        return with_classes(recipe, train, where)
+        return settle_labels(recipe, train, where)
 
     @classmethod
     def make_encoding(cls, recipe: Any, tokenizers: Tokenizers) -> LabelEncoding:
@@ -175,85 +168,7 @@ class Classes(Labels):
 
     def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
         hint = "the training data has " + first_names(self.names)
-        return class_numbers(labels, self.names, where, "is not in the training data", hint)
-
-
-def with_classes(recipe: HeadedRecipe, train: Mapping[str, Sequence[str]], where: Where) -> Any:
-    """The recipe with the labels, and with the weights that `balanced` stands for."""
-    head = recipe.head
-    labels = list(train["label"])
-    names = list(head.labels or _classes_in(recipe, train, where))
-    hint = f"head.labels has {first_names(names)}; leave it out to take all labels"
-    classes = [class_of(label, names) for label in labels]
-    refuse_labels(
-        classes,
-        lambda label: "" if label in names else "is not one of head.labels",
-        where,
-        hint,
-    )
-    weights = balanced(names, classes) if head.class_weights == "balanced" else head.class_weights
-    for label in weights or ():
-        if label not in names:
-            hint = did_you_mean(label, names)
-            what = f"there is no label {label!r}"
-            raise ConfigError(what, where="head.class_weights", hint=hint)
-    return with_head(recipe, labels=names, class_weights=weights)
-
-
-def _classes_in(
-    recipe: HeadedRecipe, train: Mapping[str, Sequence[str]], where: Where
-) -> list[str]:
-    """The labels of the training data as they are written there, sorted as people would."""
-    labels = list(train["label"])
-    classes = list(dict.fromkeys(labels))
-    if all(map(WHOLE.fullmatch, classes)):
-        classes = list(dict.fromkeys(class_of(label, ()) for label in classes))
-    fraction = next((label for label in classes if FRACTION.fullmatch(label)), None)
-    if fraction is not None:
-        what = f"the label {fraction!r} is a number with a fraction, not a class"
-        hint = "task: regression learns numbers; a class is a word or a whole number"
-        raise DataError(what, where=where(labels.index(fraction)), hint=hint)
-    if len(classes) < 2:
-        what = f"every label is {classes[0]!r}"
-        raise DataError(what, where="data.train", hint="two labels at the least")
-    if len(classes) > max(MANY_CLASSES, len(labels) / 2):
-        raise _not_classes(recipe, train, labels, classes)
-    _refuse_look_alikes(labels, classes, where)
-    return sorted(classes, key=natural)
-
-
-def _not_classes(
-    recipe: HeadedRecipe,
-    train: Mapping[str, Sequence[str]],
-    labels: Sequence[str],
-    classes: Sequence[str],
-) -> DataError:
-    """Nearly every example has a label of its own."""
-    corpus = recipe.data.train[0]
-    text = corpus.texts[0]
-    what = (
-        f"{len(classes):,} different labels in {len(labels):,} examples, such as {labels[0][:60]!r}"
-    )
-    hint = "is it the right column? task: regression learns numbers, task: translation writes texts"
-    if len(set(train[text])) < len(classes) / 2:
-        hint = f"are the columns swapped? {text}: {corpus.label}, label: {corpus.columns[text]}"
-    return DataError(what, where=f"data.train.label: {corpus.label}", hint=hint)
-
-
-def _refuse_look_alikes(labels: Sequence[str], classes: Sequence[str], where: Where) -> None:
-    """Labels that look the same would silently be two classes."""
-    seen: dict[str, str] = {}
-    for label in classes:
-        other = seen.setdefault(fold_white_space(nfc(label)), label)
-        if other == label:
-            continue
-        same_words = label.split() == other.split()
-        how = "white space" if same_words else "their Unicode form (NFC)"
-        what = f"the labels {other!r} and {label!r} differ only in {how}"
-        hint = (
-            "write them in the same way: a space between a comma and a label belongs to the label"
-        )
-        raise DataError(what, where=where(labels.index(label)), hint=hint)
+        return label_numbers(labels, self.names, where, "is not in the training data", hint)
 
 
 # Answers and their metrics
@@ -280,7 +195,7 @@ class ClassMeasure(Measure):
         names = self.labels.class_names(len(result))
         p_Y = probabilities(result)
         output = names[int(p_Y.argmax())]
-        label = class_of(examples.texts["label"][row], names)
+        label = canonical_label(examples.texts["label"][row], names)
         return {
             "input": text_of(examples, row),
             "label": label,
@@ -320,103 +235,3 @@ class Classified(Prediction):
 
     def lines(self, nbest: int) -> Iterator[str]:
         yield from (f"{label}\t{p:.4f}" for label, p in list(self.probabilities.items())[:nbest])
-
-
-def first_names(names: Sequence[str]) -> str:
-    """The first few names."""
-    return ", ".join(
-        [
-            *names[:MAX_LISTED],
-            *([f"and {len(names) - MAX_LISTED:,} more"] if len(names) > MAX_LISTED else []),
-        ]
-    )
-
-
-def class_numbers(
-    labels: Sequence[str], names: Sequence[str], where: Where, what: str, hint: str
-) -> NDArray[np.int64]:
-    """The number of each label among `names`; one DataError with `what` for those that are not
-    among them."""
-    known = {name: number for number, name in enumerate(names)}
-    classes = [class_of(label, known) for label in labels]
-    refuse_labels(classes, lambda label: "" if label in known else what, where, hint)
-    return np.array([known[label] for label in classes], dtype=np.int64)
-
-
-def class_of(label: str, names: Container[str]) -> str:
-    """The class among `names` that a label stands for: 1.0 is 1, unless it is itself a class."""
-    whole = None if label in names else WHOLE.fullmatch(label)
-    return label if whole is None else whole[1]
-
-
-def balanced(names: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
-    """N / (Y n_y) for each class y: classes of the same size all have 1."""
-    counts = Counter(labels)
-    return {name: len(labels) / (len(names) * max(1, counts[name])) for name in names}
-
-
-def probabilities(scores_XY: Scores) -> Scores:
-    """softmax over the classes."""
-    e_XY = np.exp(scores_XY.astype(np.float64) - scores_XY.max(-1, keepdims=True))
-    p_XY: Scores = e_XY / e_XY.sum(-1, keepdims=True)
-    return p_XY
-
-
-def classification_metrics(
-    true: NDArray[np.int64], predicted: NDArray[np.int64], labels: Sequence[str]
-) -> dict[str, Any]:
-    """Accuracy, F1, Matthews' correlation, each class by itself, and what was taken for what.
-
-    A class has 0 if it is never predicted, or never true. `f1_macro` is the mean over the
-    classes that are true or predicted somewhere; with one class for each example `f1_micro`, over
-    all decisions, is the accuracy.
-    """
-    classes = len(labels)
-    matrix = np.bincount(true * classes + predicted, minlength=classes * classes).reshape(
-        classes, classes
-    )
-    right = np.diag(matrix).astype(float)
-    predicted_Y = matrix.sum(0)
-    true_Y = matrix.sum(1)
-    precision, recall, f1_Y = (
-        np.divide(part, whole, out=np.zeros_like(right), where=whole > 0)
-        for part, whole in (
-            (right, predicted_Y),
-            (right, true_Y),
-            (2 * right, predicted_Y + true_Y),
-        )
-    )
-    accuracy = float(right.sum() / matrix.sum())
-    columns = zip(
-        labels, precision.tolist(), recall.tolist(), f1_Y.tolist(), true_Y.tolist(), strict=True
-    )
-    return {
-        "accuracy": accuracy,
-        "f1_macro": float(f1_Y[predicted_Y + true_Y > 0].mean()),
-        "f1_micro": accuracy,
-        "matthews": matthews(matrix),
-        "classes": {
-            label: {"precision": p, "recall": r, "f1": f, "examples": n}
-            for label, p, r, f, n in columns
-        },
-        "confusion": {
-            label: dict(zip(labels, row, strict=True))
-            for label, row in zip(labels, matrix.tolist(), strict=True)
-        },
-    }
-
-
-def matthews(matrix: NDArray[np.int64]) -> float:
-    """The correlation of true and predicted classes: 1 all right, 0 no better than chance. True
-    classes are rows.
-
-    Matthews 1975, for several classes Gorodkin 2004, with c right of s, t_k and p_k how often k is
-    true and predicted:
-        (c s - sum_k t_k p_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k t_k^2))
-    """
-    values = matrix.astype(float)
-    total = values.sum()
-    true = values.sum(1)
-    predicted = values.sum(0)
-    spread = np.sqrt((total**2 - predicted @ predicted) * (total**2 - true @ true))
-    return float((np.trace(values) * total - true @ predicted) / spread) if spread else 0.0

@@ -19,12 +19,11 @@ from regard.errors import ConfigError
 from regard.models.headed import Headed
 from regard.objectives.labels import ClassCrossEntropy
 from regard.tasks.answers import Prediction
+from regard.tasks.class_labels import first_names, label_numbers
 from regard.tasks.classification import (
     CLASS_LOSS,
     ClassMeasure,
     class_loss,
-    class_numbers,
-    first_names,
 )
 from regard.tasks.headed import (
     SCALES,
@@ -157,7 +156,7 @@ class ChoiceNames(Labels):
     def numbers(self, labels: Sequence[str], where: Where) -> NDArray[np.int64]:
         names = self.names or tuple(map(str, range(MAX_CHOICES)))
         hint = f"the choices are {first_names(names)}; head.labels names them otherwise"
-        return class_numbers(labels, names, where, "is not one of the choices", hint)
+        return label_numbers(labels, names, where, "is not one of the choices", hint)
 
 
 class ChoiceMeasure(Measure):
