@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -380,6 +380,12 @@ class Splits(Config, Generic[C]):
     one process per core for a split of 100,000 examples or more, and one thread, or more if the
     model has to wait for batches. 0: a single process, and each batch is prepared when it is
     needed. The result is the same."""
+
+    @classmethod
+    def corpus_class(cls) -> type[C]:
+        """The class of its corpora."""
+        [corpus] = get_args(cls.model_fields["train"].annotation)
+        return cast("type[C]", corpus)
 
     @field_validator("encoding")
     @classmethod

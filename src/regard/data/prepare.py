@@ -221,7 +221,7 @@ def _places(train: Dataset, labels: Sequence[str]) -> dict[str, list[str]]:
     return {label: found for label, found in places.items() if found}
 
 
-def read(
+def read_corpora(
     encoding: Encoding, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path
 ) -> Dataset:
     """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the

@@ -15,10 +15,10 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 from regard.data import shapes
-from regard.data.config import Corpus, Splits
+from regard.data.config import Corpus
 from regard.data.images import DATA_URL
 from regard.data.readers import named
 from regard.data.store import cache_folder, stored
@@ -128,12 +128,6 @@ def corpus_for(
     }
     kept = {key: value for key, value in own.items() if key not in replaced}
     return {**kept, "file": str(path), **columns}
-
-
-def corpus_kind(data: type[Splits[Any]]) -> type[Corpus]:
-    """The class of the corpora in a task's section `data`."""
-    [kind] = get_args(data.model_fields["train"].annotation)
-    return cast("type[Corpus]", kind)
 
 
 def _columns_in(

@@ -13,7 +13,7 @@ from typing import Any
 
 from regard.config import Tree
 from regard.data.config import Split, Splits
-from regard.data.records import corpus_for, corpus_kind, is_rows, rows_of, splits_in, store_rows
+from regard.data.records import corpus_for, is_rows, rows_of, splits_in, store_rows
 from regard.errors import ConfigError, Problem, RegardError
 from regard.recipes.loading import load_tree
 from regard.recipes.overrides import as_override, named_settings
@@ -69,7 +69,7 @@ def _data_overrides(
     for argument, split in SPLIT_OF_ARGUMENT.items():
         if argument in rows:
             like = own[split] if own[split].keys() & {"file", "dataset"} else own["train"]
-            corpus = corpus_for(rows[argument], argument, corpus_kind(kind), like)
+            corpus = corpus_for(rows[argument], argument, kind.corpus_class(), like)
             yield as_override(f"data.{split}", corpus)
         elif own[split].get("corpus"):
             default = kind.model_fields[split].default

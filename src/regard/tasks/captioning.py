@@ -23,7 +23,7 @@ from regard.data.example import Example
 from regard.data.formats import table_rows
 from regard.data.images import Picture, Pictures, Reading
 from regard.data.inputs import Inputs, is_table
-from regard.data.prepare import Prepared, Progress, prepare, read
+from regard.data.prepare import Prepared, Progress, prepare, read_corpora
 from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.errors import DataError, Problem, RegardError
@@ -148,7 +148,7 @@ class Captioning(Task):
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
         recipe = self.recipe
-        captions = read(self.encoding, recipe, corpora, part, base)
+        captions = read_corpora(self.encoding, recipe, corpora, part, base)
         refuse_long_pairs(captions)
         within = recipe.readable_folder(base)
         return pair_with_pictures(

@@ -20,7 +20,7 @@ from regard.data.epochs import fixed_batches
 from regard.data.example import Example
 from regard.data.images import Picture
 from regard.data.inputs import Inputs
-from regard.data.prepare import Prepared, read
+from regard.data.prepare import Prepared, read_corpora
 from regard.data.store import Integers
 from regard.errors import DataError, Problem, RegardError
 from regard.models import MODELS, any_config
@@ -456,7 +456,7 @@ def set_text_pair_parts(
 
 def read_pairs(task: Task, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
     """Corpora as they are, to measure a run on; pairs that are far too long are refused."""
-    examples = read(task.encoding, task.recipe, corpora, part, base)
+    examples = read_corpora(task.encoding, task.recipe, corpora, part, base)
     refuse_long_pairs(examples)
     return examples
 

@@ -18,7 +18,7 @@ from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Encoding, Histogram, Where
 from regard.data.epochs import Examples
 from regard.data.example import Example
-from regard.data.prepare import read
+from regard.data.prepare import read_corpora
 from regard.data.raw import RawText, RawTokens, encode_documents
 from regard.errors import ConfigError, DataError
 from regard.models.base import Contextual, ModelConfig
@@ -106,7 +106,7 @@ def read_documents(
     encoding: RawEncoding, corpora: Sequence[RawText], part: Part, base: Path
 ) -> Dataset:
     """Corpora as they are, to measure a run on."""
-    documents = read(encoding, encoding.recipe, corpora, part, base)
+    documents = read_corpora(encoding, encoding.recipe, corpora, part, base)
     if not len(documents):
         raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")
     return documents

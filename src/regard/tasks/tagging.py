@@ -29,7 +29,7 @@ from regard.data.dataset import Columns, Dataset, Encoding, Where
 from regard.data.epochs import fixed_batches
 from regard.data.example import Example
 from regard.data.framing import Framed, labelled_batch, windows
-from regard.data.prepare import Prepared, read
+from regard.data.prepare import Prepared, read_corpora
 from regard.data.readers import Reader
 from regard.data.store import Integers
 from regard.errors import MAX_NAMED_PROBLEMS, ConfigError, DataError, InputError, Problem
@@ -155,7 +155,7 @@ class Tagging(Task):
     def read(self, corpora: Sequence[conll.TaggedText], part: Part, base: Path) -> Dataset:
         if is_plain(self.recipe):  # an imported run has no corpora that say so
             corpora = [corpus.model_copy(update={"scheme": "plain"}) for corpus in corpora]
-        return read(self.encoding, self.recipe, corpora, part, base)
+        return read_corpora(self.encoding, self.recipe, corpora, part, base)
 
     def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         return ("" if self.recipe.data.by_character else " ").join(json.loads(row["tokens"]))

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ from regard.data.dataset import Encoding, Where
 from regard.data.epochs import Examples
 from regard.data.example import Example
 from regard.data.inputs import Inputs
-from regard.data.prepare import Prepared, Progress, prepare, read
+from regard.data.prepare import Prepared, Progress, prepare, read_corpora
 from regard.data.readers import Reader
 from regard.errors import ConfigError, DecodeError, did_you_mean
 from regard.tasks.answers import Answers, Done, Prediction, ignore
@@ -254,7 +254,7 @@ class Task(ABC):
 
     def read(self, corpora: Sequence[Any], part: Part, base: Path) -> Examples:
         """Corpora as they are, to measure a run on."""
-        return read(self.encoding, self.recipe, corpora, part, base)
+        return read_corpora(self.encoding, self.recipe, corpora, part, base)
 
     def check(self, data: Prepared[Any]) -> None:
         """Refuse a recipe that cannot be trained or validated on the data."""
@@ -272,8 +272,7 @@ class Task(ABC):
         """The recipe's corpora; for an imported run, one with the task's columns and nothing in
         them."""
         data = self.recipe.data
-        [kind] = get_args(type(data).model_fields["train"].annotation)
-        return data.corpora or [kind.model_construct()]
+        return data.corpora or [data.corpus_class().model_construct()]
 
     def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         """A row of the data as an input that a user could type: its texts with tabs between
