@@ -3,27 +3,23 @@ of its content."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
-from math import ceil
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from pydantic import TypeAdapter
 
-from regard.data.config import TOLERATED, Corpus, Recipe, Split, Splits
+from regard.data.config import TOLERATED, Corpus, Recipe, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import (
     NAMED,
@@ -37,12 +33,22 @@ from regard.data.dataset import (
 )
 from regard.data.epochs import Examples
 from regard.data.formats import Row
+from regard.data.label_notes import contradictory_labels, rare_labels
 from regard.data.parallel import in_order, processors
 from regard.data.readers import Reader, open_corpus
+from regard.data.splitting import (
+    SplitIndex,
+    combined_hashes,
+    hashes_of,
+    hashes_of_examples,
+    held_out_shares,
+    split_examples,
+    split_report,
+    weight_ranks,
+)
 from regard.data.store import (
     ColumnWriter,
     Integers,
-    TextColumn,
     TokenColumn,
     in_chunks,
     parts,
@@ -50,25 +56,21 @@ from regard.data.store import (
     stored,
     token_type,
 )
+from regard.data.texts import Readers, Texts
 from regard.errors import DataError, Faults, Problem
 from regard.text.access import is_inside, outside
 from regard.text.checksums import key_of
 from regard.text.clean import Signs
-from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
 # counts up when stored texts or tokens change their form, so that no old cache is read as a new one
 PREPARED_VERSION = 8
-MAX_SHOWN_LABELS = 10
-MAX_SHOWN_PLACES = 3  # labels that a note names, and places of each
 NANS = ("nan", "NaN", "NAN")  # what programs write for a number that is missing
 ROWS_FOR_PROCESSES = (
     100_000  # rows from which `data.workers: auto` starts processes, which takes seconds
 )
 
-Readers = dict[Part, list[Reader]]
 Place = tuple[int, int, int]  # of a row: the numbers of its corpus, its line and its example
-Hashes = NDArray[np.uint64]
 Booleans = NDArray[np.bool_]
 _Encoded = tuple[Booleans, Mapping[str, Booleans], dict[str, tuple[NDArray[Any], list[int]]]]
 # called with what is being done and the number of examples so far
@@ -135,11 +137,11 @@ def prepare(
     notes = [*texts.notes]
     for reader in chain.from_iterable(split.readers for split in texts.splits.values()):
         notes += reader.corpus.findings(reader.files)  # they name files: not cached
-    notes += _uneven(report, _shares(recipe.data))
-    notes += _rare(
+    notes += uneven_shares(report, held_out_shares(recipe.data))
+    notes += rare_labels(
         encoding,
         splits["train"],
-        [splits[split] for split in _shares(recipe.data) if recipe.data.by_label],
+        [splits[split] for split in held_out_shares(recipe.data) if recipe.data.by_label],
     )
     examples = {part: encoding.examples(rows, part) for part, rows in splits.items()}
     prepared = Prepared(
@@ -148,7 +150,7 @@ def prepare(
     return prepared.with_notes([*dict.fromkeys(notes)])
 
 
-def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
+def uneven_shares(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
     """Notes on shares of the examples that have far more than that share of the text, as one of a
     few books may."""
     tokens = {
@@ -164,61 +166,6 @@ def _uneven(report: Report, shares: Mapping[Part, float]) -> Iterator[str]:
             )
             remedy = "name files in data.validation and data.test, or give more and shorter ones"
             yield f"{count}, but {100 * part:.0f} % of the tokens: {remedy}"
-
-
-def _rare(encoding: Encoding, train: Dataset, held_out: Sequence[Dataset]) -> Iterator[str]:
-    """Notes on labels missing from a share that is held out by label, since they can hardly be
-    learned or measured; and on rare labels that look like a frequent one, since they may be
-    mistakes."""
-    if "label" not in train.texts:
-        return
-    counts = encoding.label_counts(train)
-    elsewhere = [encoding.label_counts(split) for split in held_out]
-    rare = {label for label in counts if not all(split[label] for split in elsewhere)}
-    alike = _alike(counts)
-    places = _places(train, [*dict.fromkeys([*sorted(rare), *alike])][: 2 * MAX_SHOWN_LABELS])
-    if rare:
-        named = [
-            f"{label!r} ({counts[label]}: {', '.join(places[label])})"
-            if label in places
-            else repr(label)
-            for label in counts
-            if label in rare
-        ]
-        more = [f"{len(named) - MAX_SHOWN_LABELS:,} more"] if len(named) > MAX_SHOWN_LABELS else []
-        yield f"too rare to be in every part: the label {', '.join([*named[:MAX_SHOWN_LABELS], *more])}"
-    for label, frequent in [*alike.items()][:MAX_SHOWN_LABELS]:
-        where = ", ".join(places.get(label, ()))
-        yield (
-            f"the label {label!r} may be a mistake for {frequent!r}: it stands at {where} "
-            f"({counts[label]:,} in all)"
-        )
-
-
-def _alike(counts: Mapping[str, int]) -> dict[str, str]:
-    """Labels that stand once or twice, each with a label 20 times as frequent that it resembles or
-    has in it."""
-    found: dict[str, str] = {}
-    for label in (
-        label for label, count in counts.items() if 0 < count <= 2 and not label.isdecimal()
-    ):
-        frequent = [
-            other for other in counts if counts[other] >= 20 * counts[label] and len(other) > 1
-        ]
-        has_in_it = [other for other in frequent if other in re.split(r"[\s,;/|+]+", label)]
-        if near := [*has_in_it, *get_close_matches(label, frequent, n=1, cutoff=0.8)]:
-            found[label] = near[0]
-    return found
-
-
-def _places(train: Dataset, labels: Sequence[str]) -> dict[str, list[str]]:
-    """Where labels stand in the training data, the first places of each."""
-    places: dict[str, list[str]] = {label: [] for label in labels}
-    if labels:
-        for row, text in enumerate(train.texts["label"]):
-            if (label := text.strip()) in places and len(places[label]) < MAX_SHOWN_PLACES:
-                places[label].append(train.where(row))
-    return {label: found for label, found in places.items() if found}
 
 
 def read_corpora(
@@ -261,49 +208,6 @@ def read_corpora(
 # ----------------------------------------------------------------------------------------------- files -> texts
 
 
-@dataclass(frozen=True, eq=False)
-class Texts:
-    """The texts of one split: some rows of all that was read from its files. Everything is mapped,
-    nothing is held."""
-
-    read: dict[str, TextColumn]
-    corpora: Integers
-    lines: Integers
-    readers: list[Reader]
-    # the number of the example that each row read belongs to: a long document is several rows
-    owners: Integers
-    rows: Integers
-
-    @classmethod
-    def open(
-        cls, folder: Path, split: Part, readers: Readers, rows: Integers | None = None
-    ) -> Texts:
-        """A split of its own files, or of the training files where it is a share of them."""
-        origin: Part = split if split in readers else "train"
-        read = {
-            name: TextColumn.open(folder, f"{origin}.{name}") for name in readers[origin][0].columns
-        }
-        corpora, lines, owners = np.load(folder / f"{origin}.places.npy", mmap_mode="r")
-        rows = np.load(folder / f"{split}.rows.npy", mmap_mode="r") if rows is None else rows
-        return cls(read, corpora, lines, readers[origin], owners, rows)
-
-    @property
-    def columns(self) -> dict[str, TextColumn]:
-        columns = {name: column.select(self.rows) for name, column in self.read.items()}
-        return (
-            {**columns, "part": parts(self.owners[self.rows])}
-            if self.readers[0].corpus.IN_PIECES
-            else columns
-        )
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def where(self, number: int) -> str:
-        row = self.rows[number]
-        return self.readers[int(self.corpora[row])].where(int(self.lines[row]))
-
-
 @dataclass(frozen=True)
 class PreparedTexts:
     """The checked texts of every split, what was found in them, and the key that they are stored
@@ -325,13 +229,12 @@ def prepare_texts(
     }
     readers: Readers = {split: [] for split in named}
     problems: list[Problem] = []
-    for split, corpus in (
-        (split, corpus) for split, corpora in named.items() for corpus in corpora
-    ):
-        try:
-            readers[split].append(open_corpus(corpus, base, split, data.encoding, within))
-        except DataError as error:
-            problems += error.problems
+    for split, corpora in named.items():
+        for corpus in corpora:
+            try:
+                readers[split].append(open_corpus(corpus, base, split, data.encoding, within))
+            except DataError as error:
+                problems += error.problems
     if problems:
         raise DataError(problems=problems)
     files = {  # names of files belong to the key because the report names places
@@ -341,8 +244,8 @@ def prepare_texts(
         ]
         for split, opened in readers.items()
     }
-    kept = data.deduplicate and _ranks(readers["train"]).tolist()
-    shares = _shares(data)
+    kept = data.deduplicate and weight_ranks(readers["train"]).tolist()
+    shares = held_out_shares(data)
     checks = [data.max_characters, data.bad_lines, kept]
     if data.cleaned is not None:
         checks.append(data.cleaned)
@@ -360,13 +263,6 @@ def prepare_texts(
     )
 
 
-def _shares(data: Splits[Any]) -> dict[Part, float]:
-    """The splits that are drawn from the training examples."""
-    return {
-        split: part.split for split in SPLITS if isinstance(part := getattr(data, split), Split)
-    }
-
-
 def _write_texts(
     folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress
 ) -> None:
@@ -379,16 +275,18 @@ def _write_texts(
         raise DataError(problems=[*checks.problems, *checks.limits])
     if checks.errors:
         raise DataError(problems=checks.errors)
-    chosen = _split(indexes["train"], data, seed)
+    chosen = split_examples(indexes["train"], data, seed)
     chosen |= {
         split: np.arange(len(indexes[split].examples)) for split in readers if split != "train"
     }
     report = dict[Part, SplitReport]()
     notes = list[str]()
-    for split in (split for split in SPLITS if split in chosen):
+    for split in SPLITS:
+        if split not in chosen:
+            continue
         index = indexes.get(split, indexes["train"])
-        report[split] = _report(split, indexes, chosen)
-        notes += _contradictions(split, index, chosen[split])
+        report[split] = split_report(split, indexes, chosen)
+        notes += contradictory_labels(split, index, chosen[split])
         np.save(folder / f"{split}.rows.npy", index.rows_of(chosen[split]))
     try:
         Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
@@ -508,34 +406,9 @@ class _Checks:
         return problems
 
 
-@dataclass(frozen=True, eq=False)
-class _SplitIndex:
-    """An index of the examples in the files of a split: a few numbers an example, and what was
-    dropped."""
-
-    texts: Texts
-    read: int
-    dropped: dict[str, Finding]
-    firsts: Integers  # the first row of each example, and the number of rows
-    # a hash of the first column, which a split goes by: as the first of those alike is written
-    sources: Hashes
-    inputs: Hashes  # a hash of all columns that a model reads, which leaks are found by
-    # a hash of all columns but the ids of questions, which duplicates are found by
-    examples: Hashes
-    labels: Hashes | None  # a hash of the label, if there is one
-
-    def rows_of(self, examples: Integers) -> Integers:
-        sizes = np.diff(self.firsts)[examples]
-        shifts = self.firsts[examples] - (np.cumsum(sizes) - sizes)
-        return np.repeat(shifts, sizes) + np.arange(int(sizes.sum()))
-
-    def finding(self, examples: Integers) -> Finding:
-        return Finding().more(self.firsts[examples], self.texts.where)
-
-
 def _write_columns(
     folder: Path, split: Part, readers: list[Reader], checks: _Checks, progress: Progress
-) -> _SplitIndex:
+) -> SplitIndex:
     """Stream the files of a split into columns, and index the examples."""
     columns = readers[0].columns
     places = [np.empty((3, 0), np.int64)]
@@ -557,8 +430,8 @@ def _write_columns(
                 for reader, row in zip(owners, rows, strict=True)
             ]
             chunk_hashes = [
-                _hashes_of(texts[0], as_written=True),
-                *map(_hashes_of, (sources, *texts[1:])),
+                hashes_of(texts[0], as_written=True),
+                *map(hashes_of, (sources, *texts[1:])),
             ]
             for all_hashes, some in zip(hashes, chunk_hashes, strict=True):
                 all_hashes.append(some)
@@ -572,143 +445,16 @@ def _write_columns(
         if len(copied)
         else np.zeros(1, np.int64)
     )
-    written, *by_column = (_of_examples(np.concatenate(chunks), firsts) for chunks in hashes)
+    written, *by_column = (hashes_of_examples(np.concatenate(chunks), firsts) for chunks in hashes)
     _, first, same = np.unique(by_column[0], return_index=True, return_inverse=True)
-    by_inputs = _combined(by_column[: readers[0].corpus.inputs])
-    by_all = _combined(
+    by_inputs = combined_hashes(by_column[: readers[0].corpus.inputs])
+    by_all = combined_hashes(
         [hashed for name, hashed in zip(columns, by_column, strict=True) if name != "id"]
     )
     labels = by_column[columns.index("label")] if "label" in columns else None
-    return _SplitIndex(
+    return SplitIndex(
         copied, checks.read, checks.dropped, firsts, written[first][same], by_inputs, by_all, labels
     )
-
-
-def _ranks(readers: Sequence[Reader]) -> Integers:
-    """The rank of each corpus by weight, 0 for the highest."""
-    return np.argsort(np.argsort([-reader.corpus.weight for reader in readers], kind="stable"))
-
-
-def _split(train: _SplitIndex, data: Splits[Any], seed: int) -> dict[Part, Integers]:
-    """The training examples, without duplicates, and the shares of them that are held out, drawn by
-    source.
-
-    Of equal examples the first one of the corpus with the highest weight is kept. Where examples
-    have labels, every label has its share in each part, and one source of it stays in training.
-    """
-    examples = np.arange(len(train.examples))
-    if data.deduplicate:
-        preferred = np.argsort(
-            _ranks(train.texts.readers)[train.texts.corpora[train.firsts[:-1]]], kind="stable"
-        )
-        examples = np.sort(preferred[np.unique(train.examples[preferred], return_index=True)[1]])
-    shuffled = _mixed(train.sources[examples] ^ _mixed(np.array([seed % 2**64], dtype=np.uint64)))
-    distinct, source = np.unique(shuffled, return_inverse=True)
-    order: Integers = np.arange(len(distinct))
-    last = len(order)
-    if data.by_label and train.labels is not None and len(order):
-        order, last = _stratified_order(source, train.labels[examples])
-    part = np.zeros(len(distinct), np.int8)
-    shares = _shares(data)
-    taken = 0
-    for number, share in enumerate(shares.values(), 1):
-        drawn = order[taken : min(last, taken + ceil(round(share * len(distinct), 6)))]
-        taken += len(drawn)
-        part[drawn] = number
-    return {
-        split: examples[part[source] == number] for number, split in enumerate(["train", *shares])
-    }
-
-
-def _stratified_order(source: Integers, labels: Hashes) -> tuple[Integers, int]:
-    """The sources in an order in which any segment has all labels in their proportion; and how many
-    may be held out.
-
-    The others, the last ones, are one source of every label. A source with several labels counts
-    for the rarest.
-    """
-    names, label = np.unique(labels, return_inverse=True)
-    size = int(source.max()) + 1
-    owners, members = np.divmod(np.unique(label * size + source), size)
-    by_label = np.split(members, np.searchsorted(owners, np.arange(1, len(names))))
-    place = np.full(size, np.nan)
-    kept = np.zeros(size, bool)
-    for sources in sorted(by_label, key=len):
-        kept[sources[-1]] |= not kept[sources].any()
-        own = sources[np.isnan(place[sources])]
-        place[own] = (np.arange(len(own)) + 0.5) / len(own)
-    return np.lexsort((place, kept)), size - int(kept.sum())
-
-
-def _report(
-    split: Part, indexes: Mapping[Part, _SplitIndex], chosen: Mapping[Part, Integers]
-) -> SplitReport:
-    kept = len(chosen[split])
-    if split not in indexes:
-        return SplitReport(read=kept, kept=kept)
-    index = indexes[split]
-    train = indexes["train"]
-    if split != "train":
-        others: list[Part] = ["train", "validation"] if split == "test" else ["train"]
-        seen = np.concatenate([indexes.get(other, train).inputs[chosen[other]] for other in others])
-        leaks = np.isin(index.inputs, seen) & (index.sources != _hashes_of([""])[0])
-        return SplitReport(
-            index.read, kept, dropped=index.dropped, leaks=index.finding(np.flatnonzero(leaks))
-        )
-    duplicate = np.ones(len(train.examples), dtype=bool)
-    for name in chosen.keys() - (indexes.keys() - {"train"}):
-        duplicate[chosen[name]] = False
-    dropped = train.dropped | {"duplicate": train.finding(np.flatnonzero(duplicate))}
-    set_aside = len(train.examples) - int(duplicate.sum()) - kept
-    return SplitReport(train.read, kept, set_aside, dropped)
-
-
-def _contradictions(split: Part, index: _SplitIndex, examples: Integers) -> Iterator[str]:
-    """A note on the texts that have several labels, with the places of two of the first."""
-    if index.labels is None:
-        return
-    labelled = _combined([index.inputs, index.labels])[examples]
-    once = examples[np.sort(np.unique(labelled, return_index=True)[1])]
-    inputs = index.inputs[once]
-    _, first, counts = np.unique(inputs, return_index=True, return_counts=True)
-    several = np.sort(first[counts > 1])
-    if len(several):
-        places = " and ".join(index.finding(once[inputs == inputs[several[0]]]).places[:2])
-        have = "1 text has" if len(several) == 1 else f"{len(several):,} texts have"
-        yield f"{have} several labels in the {SPLITS[split]} data (first: {places})"
-
-
-def _hashes_of(texts: Sequence[str], *, as_written: bool = False) -> Hashes:
-    """One form of texts that models read alike: whose letters are composed or not (NFC), or white
-    space differs."""
-    folded = (nfc(text if as_written else " ".join(text.split())) for text in texts)
-    digests = [hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest() for text in folded]
-    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
-
-
-def _mixed(values: Hashes) -> Hashes:
-    """A bijection of the 64-bit numbers that spreads them evenly: the finisher of SplitMix64
-    (Steele et al. 2014)."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
-def _combined(columns: Sequence[Hashes]) -> Hashes:
-    result = np.zeros_like(columns[0])
-    for column in columns:
-        result = _mixed(result ^ column)
-    return result
-
-
-def _of_examples(hashes: Hashes, firsts: Integers) -> Hashes:
-    """The hash of each example from those of its rows; that of its only row, where it is one."""
-    by_example = hashes[firsts[:-1]]
-    for example in np.flatnonzero(np.diff(firsts) > 1):
-        rows = hashes[firsts[example] : firsts[example + 1]]
-        by_example[example] = _combined([*rows[:, None]])[0]
-    return by_example
 
 
 # ------------------------------------------------------------------------------- texts -> tokenizers, encoded columns
@@ -825,8 +571,7 @@ def _encode_split(
         ):
             start, rows = waiting.popleft()
             if encoded is None:
-                encoding.encode(rows, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
-            assert encoded is not None
+                _raise_the_fault(encoding, rows, texts, start)
             kept, broken, columns = encoded
             for reason, left_out in broken.items():
                 dropped[reason] = dropped.get(reason, Finding()).more(
@@ -844,6 +589,14 @@ def _encode_split(
     np.save(folder / f"{split}.rows.npy", np.concatenate(kept_rows))
     (folder / f"{split}.columns.json").write_text(json.dumps(list(writers)), encoding="utf-8")
     return dropped
+
+
+def _raise_the_fault(
+    encoding: Encoding, rows: dict[str, list[str]], texts: Texts, start: int
+) -> NoReturn:
+    """Encode rows again that could not be encoded, to say where the fault is."""
+    encoding.encode(rows, lambda row: texts.where(start + row))
+    raise AssertionError("the rows are encoded now")
 
 
 def _column_type(encoding: Encoding, name: str) -> DTypeLike:
