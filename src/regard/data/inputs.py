@@ -2,6 +2,15 @@
 
 A task has one `Inputs`, which knows the columns of its examples and where tables have them.
 Training reads tables with the same reader (data/formats.py); there the answers must be present.
+
+    a line, as typed or on standard input   typed     -> of_typed_object, or of_line
+    a line of a file                        of_line   -> of_texts, split at tabs
+    values of a program, one or several     given     -> of_value, one by one
+    an object with the run's columns        of_object -> read_object -> of_cells
+    a row of a table                        rows      -> of_cells
+    a file: a table, or lines               in_file   -> rows, or lines
+
+All end in `of_texts`, which makes the `Example`.
 """
 
 from __future__ import annotations
@@ -69,9 +78,9 @@ class Inputs:
 
     def of_texts(self, texts: Sequence[str], place: str, fault: Problem | None = None) -> Example:
         """The texts of an input, in the order of the columns."""
-        return Example(self.named(texts), place, fault)
+        return Example(self.by_column(texts), place, fault)
 
-    def named(self, texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
+    def by_column(self, texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
         """Texts by the names of their columns; too many of them are one column."""
         if len(texts) > len(self.names):
             return {"texts": tuple(texts)}

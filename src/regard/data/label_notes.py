@@ -1,4 +1,4 @@
-"""Notes on what looks wrong about labels, and about shares that are held out."""
+"""Notes on labels that look wrong: rare ones, and several for one text."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ class LabelledInputs(Inputs):
 class ChoiceInputs(LabelledInputs):
     """A text and its choices."""
 
-    def named(self, texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
+    def by_column(self, texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
         return {"text": texts[0], "choices": tuple(texts[1:])}
 
     def wrong_number(self, given: Example) -> Problem | None:

@@ -455,7 +455,7 @@ class StoryInputs(Inputs):
     def takes_tuples(self) -> bool:
         return False
 
-    def named(self, texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
+    def by_column(self, texts: Sequence[str]) -> dict[str, str | tuple[str, ...]]:
         return {"line": texts[0]}
 
     def of_value(self, value: object, place: str) -> Example:
