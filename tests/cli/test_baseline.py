@@ -110,7 +110,7 @@ def test_two_texts_are_compared_by_difference_product_and_cosine() -> None:
 
 
 def test_the_windows_of_a_word() -> None:
-    [first, _] = baseline.windows(["Kim", "runs"])
+    [first, _] = baseline.word_windows(["Kim", "runs"])
     assert {
         "word Kim",
         "0 kim",
@@ -123,7 +123,8 @@ def test_the_windows_of_a_word() -> None:
     } <= {*first}
     assert baseline.shape("Apollo-11") == "Xx-d"
     assert not any(
-        feature.startswith(("begins", "ends")) for feature in next(iter(baseline.windows(["가"])))
+        feature.startswith(("begins", "ends"))
+        for feature in next(iter(baseline.word_windows(["가"])))
     )
 
 

@@ -16,7 +16,7 @@ from model_cases import close
 from regard.data.batches import StoryBatch
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.labels import AnswerCrossEntropy
-from regard.tasks.story_answering import with_gaps
+from regard.tasks.story_answering import with_time_gaps
 
 V = 11
 CASES: list[dict[str, Any]] = [
@@ -175,7 +175,7 @@ def test_empty_memories_keep_the_order_and_their_number(
     times_BS = np.array(
         [[max(count - place, 0) for place in range(max(counts))] for count in counts]
     )
-    found = with_gaps(times_BS, share, np.random.PCG64(seed))
+    found = with_time_gaps(times_BS, share, np.random.PCG64(seed))
     assert ((found == 0) == (times_BS == 0)).all()
     for row, count in zip(found, counts, strict=True):
         told = row[:count]
@@ -188,7 +188,7 @@ def test_empty_memories_are_put_everywhere() -> None:
     """One gap among nine sentences: each of the ten places is as likely, within five standard
     deviations."""
     times_BS = np.tile(np.arange(9, 0, -1), (10_000, 1))
-    found = with_gaps(times_BS, 0.1, np.random.PCG64(1))
+    found = with_time_gaps(times_BS, 0.1, np.random.PCG64(1))
     shifted = (found - times_BS).sum(axis=1)
     shares = np.bincount(shifted, minlength=10) / 10_000
     assert np.abs(shares - 0.1).max() < 5 * math.sqrt(0.1 * 0.9 / 10_000)

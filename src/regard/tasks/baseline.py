@@ -80,9 +80,9 @@ def tags(
     windows."""
     vectorizer = sklearn_module("feature_extraction").DictVectorizer()
     train_XF = vectorizer.fit_transform(
-        [features for words in train for features in windows(words)]
+        [features for words in train for features in word_windows(words)]
     )
-    test_XF = vectorizer.transform([features for words in test for features in windows(words)])
+    test_XF = vectorizer.transform([features for words in test for features in word_windows(words)])
     model = sklearn_module("linear_model").LogisticRegression(C=5, max_iter=TAG_ITERATIONS)
     model.fit(train_XF, np.concatenate([*labels]))
     log_p_XY = np.full((test_XF.shape[0], count), -100.0, dtype=np.float32)
@@ -93,7 +93,7 @@ def tags(
     )
 
 
-def windows(words: Texts) -> Iterator[dict[str, int]]:
+def word_windows(words: Texts) -> Iterator[dict[str, int]]:
     """For each word the words around it, pairs and triples of neighbours, its affixes and the shape
     of its letters."""
     padded = [*[""] * 3, *words, *[""] * 3]

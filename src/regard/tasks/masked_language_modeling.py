@@ -381,7 +381,7 @@ class FilledGaps:
         """Why a text cannot be filled."""
         if wrong := self.inputs.wrong_number(given):
             return wrong
-        asks_next = len(texts_in(given)) == 2 and model.next_sentence is not None
+        asks_next = len(texts_of_input(given)) == 2 and model.next_sentence is not None
         if given.fault is None and GAP not in given.text and not asks_next:
             what = f"there is no {GAP} in the text"
             return Problem(given.place, what, f"write {GAP} where a word is to be found")
@@ -390,7 +390,7 @@ class FilledGaps:
     def framed(self, model: MaskedModel, given: Example) -> Framed:
         """The row of tokens that the model reads for a text, or for two."""
         framing = Framing(self.tokenizer, segments=True, longest=model.longest)
-        return framing.frame(*(with_gaps(self.tokenizer, part) for part in texts_in(given)))
+        return framing.frame(*(with_gaps(self.tokenizer, part) for part in texts_of_input(given)))
 
     @torch.inference_mode()
     def predict_encoded(
@@ -426,7 +426,7 @@ class FilledGaps:
             for place, (number, given) in enumerate(zip(numbers, inputs, strict=True)):
                 filling = [next(gaps) for token in rows[number] if token == tokenizer.mask]
                 follows = None
-                if next_B is not None and len(texts_in(given)) > 1:
+                if next_B is not None and len(texts_of_input(given)) > 1:
                     follows = float(next_B[place])
                 filled = _filled(tokenizer, given.text, filling)
                 predictions[number] = replace(filled, next_sentence=follows)
@@ -525,7 +525,7 @@ class Filled(Prediction):
             )
 
 
-def texts_in(given: Example) -> list[str]:
+def texts_of_input(given: Example) -> list[str]:
     """One text, or two."""
     return [fold_white_space(text) for text in given.texts if text.strip()]
 

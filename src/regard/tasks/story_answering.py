@@ -190,7 +190,7 @@ class StoryEncoding(Encoding):
         sizes_BS, counts_B = examples.columns["sizes"].padded(rows, begin=None, end=None, pad=0)
         times_BS = np.maximum(counts_B[:, None] - np.arange(sizes_BS.shape[1]), 0)
         if noise is not None:
-            times_BS = with_gaps(times_BS, self.recipe.model.time_noise, noise)
+            times_BS = with_time_gaps(times_BS, self.recipe.model.time_noise, noise)
         story_BSL = np.full((*sizes_BS.shape, max(int(sizes_BS.max()), 1)), PAD, dtype=np.int64)
         words = np.concatenate([examples.columns["story"][int(row)] for row in rows])
         story_BSL[np.arange(story_BSL.shape[2]) < sizes_BS[..., None]] = words
@@ -461,7 +461,7 @@ class Answer(Prediction):
             yield from (f"{p:.4f}\t{word}" for word, p in list(self.probabilities.items())[:nbest])
 
 
-def with_gaps(
+def with_time_gaps(
     times_BS: NDArray[np.int64], share: float, bits: np.random.PCG64
 ) -> NDArray[np.int64]:
     """Times of the sentences once empty memories stand among them, `share` of their number, rounded

@@ -153,7 +153,7 @@ class Tagging(Task):
         return loss(model, smoothing=smoothing, auxiliary=auxiliary)
 
     def read(self, corpora: Sequence[conll.TaggedText], part: Part, base: Path) -> Dataset:
-        if is_plain(self.recipe):  # an imported run has no corpora that say so
+        if has_plain_tags(self.recipe):  # an imported run has no corpora that say so
             corpora = [corpus.model_copy(update={"scheme": "plain"}) for corpus in corpora]
         return read_corpora(self.encoding, self.recipe, corpora, part, base)
 
@@ -164,7 +164,7 @@ class Tagging(Task):
 # Tags
 
 
-def is_plain(recipe: HeadedRecipe) -> bool:
+def has_plain_tags(recipe: HeadedRecipe) -> bool:
     """Whether tags mark no entities; for an imported run the labels tell."""
     labels = recipe.head.labels
     return bool(recipe.data.plain or (labels and not all(map(conll.is_chunk_tag, labels))))
@@ -173,7 +173,7 @@ def is_plain(recipe: HeadedRecipe) -> bool:
 def learned_tags(recipe: HeadedRecipe, row: str) -> list[str]:
     """The tags of a sentence in the scheme that is learned."""
     tags: list[str] = json.loads(row)
-    if is_plain(recipe):
+    if has_plain_tags(recipe):
         return tags
     return conll.tags_of(conll.entities_in(tags), len(tags), recipe.data.learned)
 
@@ -190,7 +190,7 @@ def with_tags(recipe: HeadedRecipe, train: Mapping[str, Sequence[str]]) -> Any:
         what = f"every tag is {next(iter(tags))!r}"
         hint = "two tags at the least: is it the right column? data.train.tags names it"
         raise DataError(what, where="data.train", hint=hint)
-    if is_plain(recipe):
+    if has_plain_tags(recipe):
         return with_head(recipe, labels=sorted(tags))
     types = {tag[2:] for tag in tags if tag != conll.OUTSIDE}
     return with_head(recipe, labels=conll.labels_of(types, recipe.data.learned))
@@ -218,7 +218,7 @@ class TagEncoding(Encoding):
 
     def settings(self) -> list[Any]:
         data = self.recipe.data
-        return [list(self.labels), data.learned, is_plain(self.recipe), not data.by_character]
+        return [list(self.labels), data.learned, has_plain_tags(self.recipe), not data.by_character]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
         """`tokens` has those of all words, `sizes` how many each word has, `labels` the numbers of
@@ -243,7 +243,7 @@ class TagEncoding(Encoding):
         first: dict[str, Problem] = {}
         types = (
             self.labels
-            if is_plain(self.recipe)
+            if has_plain_tags(self.recipe)
             else {label[2:] for label in self.labels if label != conll.OUTSIDE}
         )
         for row, (words, own) in enumerate(zip(sentences, tags, strict=True)):
@@ -502,7 +502,7 @@ class TagMeasure(Measure):
             "accuracy": accuracy(expected, predicted),
         }
         return metrics | (
-            {} if is_plain(self.encoding.recipe) else entity_scores(expected, predicted)
+            {} if has_plain_tags(self.encoding.recipe) else entity_scores(expected, predicted)
         )
 
     def line(self, examples: Dataset, row: int, result: Tags) -> Line:
@@ -540,7 +540,7 @@ def tag_text(
     return TaggedInput(
         text,
         tuple(TaggedWord(*word) for word in words),
-        finds_entities=not is_plain(encoding.recipe),
+        finds_entities=not has_plain_tags(encoding.recipe),
     )
 
 

@@ -39,7 +39,7 @@ from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
 from regard.search.scoring import log_probabilities
 from regard.tasks.answers import readable
-from regard.tasks.masked_language_modeling import GAP, FilledGaps, texts_in
+from regard.tasks.masked_language_modeling import GAP, FilledGaps, texts_of_input
 from regard.tasks.reading import encode_each_spelled, encode_target, not_longer
 from regard.tasks.story_answering import StoryAnswers
 from regard.tasks.task import Task
@@ -341,7 +341,7 @@ def _read_masked(
     P(next)."""
     row = gaps.framed(model, given)
     readable(not_longer([row.ids], model.longest, [given]))
-    asks_next = len(texts_in(given)) == 2 and model.next_sentence is not None
+    asks_next = len(texts_of_input(given)) == 2 and model.next_sentence is not None
     if model.output is None or not (GAP in given.text or asks_next):
         return row, ""
     [filled] = gaps.predict_encoded(model, gaps.encode_inputs(model, [given]))
