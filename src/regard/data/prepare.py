@@ -596,7 +596,7 @@ def _raise_the_fault(
 ) -> NoReturn:
     """Encode rows again that could not be encoded, to say where the fault is."""
     encoding.encode(rows, lambda row: texts.where(start + row))
-    raise AssertionError("the rows are encoded now")
+    raise AssertionError  # the same rows cannot be encoded at one time and not at another
 
 
 def _column_type(encoding: Encoding, name: str) -> DTypeLike:
