@@ -398,7 +398,7 @@ def columns(text: str, label: str) -> list[str]:
         (
             TABLE + "no label here\n",
             [],
-            "train.tsv:6: there is no column 'label' (label) in this row",
+            "train.tsv:6: there is no column 'label' in this row",
         ),
         (
             TABLE + "an empty one\t\n",
