@@ -149,6 +149,7 @@ def test_presenting_shows_the_figure_alone(page: Any) -> None:
     page.get_by_role("button", name="Present").click()
     expect(page.locator("header")).to_be_hidden()
     expect(page.locator(".rail")).to_be_hidden()
+    assert page.locator(".stage").bounding_box()["width"] == page.evaluate("innerWidth")
     page.keyboard.press("ArrowRight")
     expect(page.locator("output.told")).not_to_have_text(told)
     page.keyboard.press("Escape")
