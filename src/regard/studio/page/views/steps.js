@@ -12,7 +12,12 @@ import { t } from "../text.js";
 
 const STAGES = ["query", "keys", "scores", "softmax", "context", "after"];
 const CHOSEN = ["view", "layer", "head", "step"];
-const PICTURES = ["positions", "masks", "softmax", "dot-products", "label-smoothing", "schedules"];
+const PICTURES = [
+  "positions", "masks", "softmax", "dot-products", "label-smoothing", "schedules", "tokenizers",
+  "special-tokens", "annotation", "attention-steps", "self-attention", "attention-kinds",
+  "layer-norm", "feed-forward", "path-length", "beam", "elmo", "bert-input", "embeddings",
+  "masking", "next-sentence",
+];
 
 export const ACTION = "work_out";
 
@@ -162,7 +167,7 @@ function pictures(root, first = "", signal) {
       place.replaceChildren(...(name ? reportOf(await get(`/show/${encodeURIComponent(name)}`, signal)) : []));
     } catch (error) { if (error.name !== "AbortError") place.replaceChildren(problem(error)); }
   }
-  const offered = [["", t("picture_none")], ...PICTURES.map(name => [name, t(`picture_${name.replace("-", "_")}`)])];
+  const offered = [["", t("picture_none")], ...PICTURES.map(name => [name, t(`picture_${name.replaceAll("-", "_")}`)])];
   root.append(h("section", {}, h("h2", {}, t("pictures")), h("div", { class: "controls" }, labelled(t("picture"), select(offered, first, open))), place));
   if (first) open(first);
 }
