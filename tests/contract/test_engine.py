@@ -160,6 +160,27 @@ def test_the_environment_switches_the_engine_off() -> None:
         assert engine.first_that_applies(attention.ATTENTION, None, None, 0.0) is None
 
 
+@pytest.mark.engine
+def test_a_recipe_switches_the_engine_off(tmp_path: Path) -> None:
+    """No kernel is asked whether it applies in the whole training."""
+
+    def refuse(*arguments: Any) -> bool:
+        raise AssertionError("a kernel is asked for")
+
+    for table in TABLES:
+        table.insert(0, (refuse, refuse))
+    try:
+        run = train(TINY, {"training.engine": "plain"}, out=tmp_path / "run", quiet=True)
+    finally:
+        for table in TABLES:
+            del table[0]
+    assert run.recipe.training.engine == "plain"
+    assert not engine.is_plain(), "the engine is on again after the training"
+    settings = {"training.engine": "plain", "training.compile": True}
+    with pytest.raises(ConfigError, match="nothing is compiled while the engine is off"):
+        train(TINY, settings, out=tmp_path / "compiled", quiet=True)
+
+
 def test_a_misspelt_environment_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(engine.ENVIRONMENT_VARIABLE, "plian")
     monkeypatch.chdir(tmp_path)

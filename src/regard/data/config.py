@@ -503,6 +503,9 @@ class TrainingConfig(Config):
     compile: Literal["auto", True, False] = "auto"
     """Compile the model with torch.compile: a slow start, faster steps. `auto`: on a GPU, if the
     training takes two minutes or more and steps that are timed both ways are faster."""
+    engine: Literal["auto", "plain"] = "auto"
+    """`plain` trains with every equation as written, without the optimisations of `regard/engine`:
+    only slower, and the first thing to try if a result looks wrong."""
     fill: Literal["auto", True, False] = "auto"
     """Fill all batches to the same number of tokens, with sentences of any length, instead of
     putting sentences of similar length into padded batches. `auto`: on a GPU, if the model computes

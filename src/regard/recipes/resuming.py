@@ -12,6 +12,7 @@ CHANGEABLE_ON_RESUME = (
     "minutes",
     "device",
     "compile",
+    "engine",
     "log_every",
     "validate_every",
     "checkpoint_every",

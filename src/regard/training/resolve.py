@@ -10,6 +10,8 @@ import torch
 from regard.data.config import TrainingConfig
 from regard.data.epochs import auto_batch_tokens
 from regard.data.prepare import Prepared
+from regard.engine import environment_says_plain
+from regard.errors import ConfigError
 from regard.recipes.paths import with_absolute_paths
 from regard.recipes.recipe import AnyRecipe
 from regard.recipes.resolved import (
@@ -37,7 +39,18 @@ def resolve(
     values = _kept_values(recipe.training, existing.recipe.training) if existing else {}
     if not existing:
         values = _chosen_values(recipe, data, device)
+    if trains_plainly(recipe.training):
+        values["compile"] = False
     return with_training(absolute, resolved_training(absolute.training, **values))
+
+
+def trains_plainly(config: TrainingConfig) -> bool:
+    """Whether every equation is computed as written; then nothing is compiled."""
+    plain = config.engine == "plain" or environment_says_plain()
+    if plain and config.compile is True:
+        what = "nothing is compiled while the engine is off"
+        raise ConfigError(what, where="training.compile", hint="leave it at auto")
+    return plain
 
 
 def _kept_values(config: TrainingConfig, before: ResolvedTraining) -> dict[str, Any]:
@@ -61,7 +74,7 @@ def _chosen_values(recipe: AnyRecipe, data: Prepared[Any], device: torch.device)
         and TASKS[recipe.task].packs(recipe)
         and mixed_precision(config, on_gpu=True) != "fp32"
     )
-    fill = packs if config.fill == "auto" else config.fill
+    fill = packs and not trains_plainly(config) if config.fill == "auto" else config.fill
     if config.compile == "auto":
         compiles = packs and pays_to_compile(config, batch_tokens, data.train)
     else:

@@ -16,7 +16,7 @@ from torch import nn
 from regard.config import Tree
 from regard.data.prepare import Prepared
 from regard.data.store import verifying
-from regard.engine import check_environment
+from regard.engine import check_environment, plain
 from regard.engine.machine import keep_memory
 from regard.errors import CheckpointError, RegardError
 from regard.models.base import count_parameters
@@ -53,7 +53,7 @@ from regard.training.out_of_memory import (
 from regard.training.pace import Pace, measure_pace
 from regard.training.plausibility import warnings_for
 from regard.training.processes import naming_lost_processes, refuse_unlike
-from regard.training.resolve import resolve
+from regard.training.resolve import resolve, trains_plainly
 from regard.training.resume import create_run, refuse_other_recipe, run_to_resume
 from regard.training.size import refuse_too_large
 from regard.training.threads import choose_threads, computing_with
@@ -94,7 +94,8 @@ def train(
     refuse_too_large(given, accelerator.device, shares=shares)
     display = Display(quiet=quiet or not accelerator.is_main_process)
     several = accelerator.num_processes > 1
-    with naming_lost_processes(accelerator) if several else nullcontext(), display:
+    as_written = plain() if trains_plainly(given.training) else nullcontext()
+    with naming_lost_processes(accelerator) if several else nullcontext(), display, as_written:
         if resume and not existing:
             display.say(f"{folder}: there is no run to resume, so a new one begins")
         display.say(*replaced_length_notes(recipe, overrides))
