@@ -59,6 +59,7 @@ def test_korean_on_a_phone_and_the_switches(page: Any) -> None:
     page.get_by_role("radio", name="한국어").focus()
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("html[lang=en]")
+    page.wait_for_selector("main[aria-busy=false]")  # the bar is drawn again, and keeps the focus
     assert page.get_by_role("radio", name="English").evaluate(
         "one => one === document.activeElement"
     )
