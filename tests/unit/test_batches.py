@@ -2,6 +2,7 @@
 
 import os
 import threading
+from concurrent.futures import Future
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,7 @@ from regard.data.epochs import (
     row_sizes,
 )
 from regard.data.store import TextColumn, TokenColumn
+from regard.engine import prefetch
 from regard.engine.prefetch import ahead
 from regard.text.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
 from regard.text.vocabularies import BEGIN, END, PAD
@@ -293,10 +295,22 @@ class TestAhead:
         """On a machine with three cores two, which make batches at the same time."""
         monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
         met = threading.Barrier(2, timeout=30)
+        asked = threading.Semaphore(0)
+
+        class AskedFor(Future[Any]):
+            def done(self) -> bool:
+                """Called when the consumer asks for the batch."""
+                is_done = super().done()
+                asked.release()
+                return is_done
+
+        monkeypatch.setattr(prefetch, "Future", AskedFor)
 
         def together(batch: Batch) -> Batch:
             if len(running()) == 2:
                 met.wait()
+            else:
+                assert asked.acquire(timeout=30)  # the consumer has to wait for every batch
             return batch
 
         prepared = ahead(Stream(few, 200, 1).jobs(), 2, together)
