@@ -385,6 +385,7 @@ def test_an_answer_of_the_longest_length_is_in_a_window_of_a_model_with_few_posi
         assert any(window.start <= first and first + longest <= window.stop for window in windows)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("kind", SMALL)
 def test_every_model_answers_the_same_alone_and_among_others(
     characters: Tokenizer, kind: str

@@ -74,6 +74,7 @@ def test_the_loss_of_low_precision_logits_is_summed_in_float32(
     assert loss[0].item() == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.engine
 def test_no_more_logits_than_allowed_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build(CASES["rnn-lstm"])
     objective, seen = TokenCrossEntropy(model).train(), []
