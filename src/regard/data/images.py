@@ -89,7 +89,7 @@ class Picture:
         return self.regions
 
     def names(self) -> list[str]:
-        """Of its regions, "row,column", both from 1."""
+        """The row and the column of each region, "row,column", both from 1."""
         return [
             f"{place // self.columns + 1},{place % self.columns + 1}"
             for place in range(self.regions)

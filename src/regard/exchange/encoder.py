@@ -84,6 +84,21 @@ POOLER_WITHOUT_CLASSES = {
     "next_sentence.output": "cls.seq_relationship",
 }
 """The pooler of a model that was not trained on next sentences: its classes are zeros here."""
+LM_HEAD = {
+    "output.W": "lm_head.dense",
+    "output.norm": "lm_head.layer_norm",
+    "output.output.linear.bias": "lm_head.bias",
+}
+"""The masked head of RoBERTa, and of architectures that name it alike."""
+LM_HEAD_COPIES = {"lm_head.decoder.weight": WORD_TABLE, "lm_head.decoder.bias": "lm_head.bias"}
+ROBERTA_HEADS = {
+    "classification": CLASSIFICATION_HEAD,
+    "regression": CLASSIFICATION_HEAD,
+    "multiple_choice": {"head.pooler": "pooler.dense", "head.linear": "classifier"},
+    "tagging": {"head.linear": "classifier"},
+    "question_answering": {"head.linear": "qa_outputs"},
+}
+ROBERTA_HEAD_WEIGHTS = ("lm_head.", "classifier.", "qa_outputs.")
 SEGMENT_WEIGHTS = {"embedding.segments.weight": "embeddings.token_type_embeddings.weight"}
 LAYER_WEIGHTS = {
     "self_attention.W_Q": "attention.self.query",

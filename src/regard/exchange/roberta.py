@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.exchange.encoder import (
-    CLASSIFICATION_HEAD,
+    LM_HEAD,
+    LM_HEAD_COPIES,
     PLAIN_ENCODER,
     POOLER_WITHOUT_CLASSES,
-    WORD_TABLE,
+    ROBERTA_HEAD_WEIGHTS,
+    ROBERTA_HEADS,
     Encoder,
     check_positions_after_padding,
 )
@@ -56,22 +58,9 @@ ROBERTA = RoBERTaEncoder(
     base="roberta.",
     supported={**PLAIN_ENCODER, "type_vocab_size": (1, 2)},
     activations=("gelu",),
-    pretraining_heads={
-        "next_sentence": POOLER_WITHOUT_CLASSES,
-        "masked_head": {
-            "output.W": "lm_head.dense",
-            "output.norm": "lm_head.layer_norm",
-            "output.output.linear.bias": "lm_head.bias",
-        },
-    },
-    heads={
-        "classification": CLASSIFICATION_HEAD,
-        "regression": CLASSIFICATION_HEAD,
-        "multiple_choice": {"head.pooler": "pooler.dense", "head.linear": "classifier"},
-        "tagging": {"head.linear": "classifier"},
-        "question_answering": {"head.linear": "qa_outputs"},
-    },
-    outside=("lm_head.", "classifier.", "qa_outputs."),
-    copies={"lm_head.decoder.weight": WORD_TABLE, "lm_head.decoder.bias": "lm_head.bias"},
+    pretraining_heads={"next_sentence": POOLER_WITHOUT_CLASSES, "masked_head": LM_HEAD},
+    heads=ROBERTA_HEADS,
+    outside=ROBERTA_HEAD_WEIGHTS,
+    copies=LM_HEAD_COPIES,
 )
 ARCHITECTURE = ROBERTA.architecture()
