@@ -81,6 +81,7 @@ from regard.views.render import write_result
 from regard.views.search_record import SearchRecord
 from regard.views.show import show
 from regard.views.vectors import Features, text_vectors
+from regard.views.watching import look
 from regard.views.word_vectors import WordVectors, word_vectors
 
 __all__ = [
@@ -220,7 +221,13 @@ def train(  # noqa: PLR0913  (one keyword per option, as in the command)
     changes += overrides_with_rows(recipe, changes, rows, settings)
     with rows_named(changes), _run_folder(recipe, out, resume=resume, quiet=quiet) as folder:
         run = training.train(
-            recipe, changes, out=folder, resume=resume, accept_recipe=accept_recipe, quiet=quiet
+            recipe,
+            changes,
+            out=folder,
+            resume=resume,
+            accept_recipe=accept_recipe,
+            quiet=quiet,
+            look=look,
         )
     return TrainedRun(run.folder, checked=False)
 

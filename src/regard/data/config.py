@@ -560,8 +560,9 @@ class TrainingConfig(Config):
     """Average the weights of the last so many checkpoints at the end; used if it validates
     better."""
 
-    log_every: int = Field(50, ge=1)
-    """Steps between two lines of the log."""
+    log_every: int | None = Field(None, ge=1)
+    """Steps between two lines of the log; default: 50, or a fiftieth of the steps if that is
+    less."""
     validate_every: int | None = Field(None, ge=1)
     """Steps between two validations; default: once an epoch."""
     checkpoint_every: int | None = Field(None, ge=1)
@@ -578,6 +579,9 @@ class TrainingConfig(Config):
     """How many validation examples to decode for the task's metrics; 0 decodes none."""
     samples: int = Field(2, ge=0)
     """How many of them to show."""
+    watch: str | None = Field(None, min_length=1, max_length=500)
+    """A text to look at during the training: about 20 times its output, probabilities and attention
+    are stored in watch.json, and the studio shows how they change."""
 
     @field_validator("batch_tokens")
     @classmethod

@@ -20,6 +20,7 @@ CHANGEABLE_ON_RESUME = (
     "patience",
     "decode",
     "samples",
+    "watch",
     "average",
     "checkpoint_activations",
     "data.workers",

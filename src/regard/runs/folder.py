@@ -49,6 +49,7 @@ def can_start_in(folder: Path) -> bool:
     return names <= {
         "environment.json",
         "metrics.jsonl",
+        "watch.json",
         "tensorboard",
         "checkpoints",
         *(path.name for path in own),

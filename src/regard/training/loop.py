@@ -62,6 +62,7 @@ from regard.training.resume import (
 from regard.training.step_losses import StepLoss, StepLosses
 from regard.training.timetable import Timetable
 from regard.training.validation import validate, whole_model
+from regard.training.watching import Watch
 
 BATCHES_AHEAD = 8
 """Batches that are prepared while the model computes."""
@@ -79,6 +80,7 @@ class Trainer:
         model: nn.Module,
         accelerator: Accelerator,
         display: Display,
+        watch: Watch | None = None,
     ) -> None:
         config = recipe.training
         self.run = run
@@ -86,6 +88,7 @@ class Trainer:
         self.data = data
         self.accelerator = accelerator
         self.display = display
+        self.watch = watch
         self.task = task
         self.progress = TrainingProgress()
         self.plateau = Plateau(config)
@@ -177,8 +180,10 @@ class Trainer:
             metrics_writer(self.run, progress.step, log) as write,
         ):
             timetable.log_plans(write)
+            self.look_at_watched()
             while progress.step < timetable.steps and not progress.stopped:
                 self.timed_update(batches)
+                self.look_at_watched()
                 if timetable.is_logged(progress.step) and progress.tokens:
                     write(self.finish_log_line())
                 started = time.perf_counter()
@@ -351,6 +356,17 @@ class Trainer:
 
     def _validate(self, model: nn.Module) -> dict[str, Any]:
         return self.gradients.in_memory(lambda: validate(model, self.task, self.data.validation))
+
+    def look_at_watched(self) -> None:
+        """Store what the model makes of `training.watch`, if that is due."""
+        step = self.progress.step
+        watch = self.watch
+        if watch is None or not watch.is_due(step, self.timetable.steps):
+            return
+        model = whole_model(self.used_model, self.task, self.accelerator, self.run.folder)
+        if self.is_main:
+            self.gradients.in_memory(lambda: watch.look_at(model, step))
+        forget_packed_weights()
 
     def _ranked(self, line: Event) -> RankedCheckpoint:
         return RankedCheckpoint(line[self.ranking.metric], self.progress.step, line["loss"])

@@ -16,6 +16,11 @@ from regard.training.processes import sum_over_processes
 from regard.training.progress import TrainingProgress
 from regard.training.time_limit import TimeLimit, TimePlan
 
+LOG_EVERY = 50
+"""Steps between two lines of the log, unless the recipe says so."""
+LOG_LINES = 50
+"""Fewest lines of the log of a shorter training."""
+
 
 def total_steps(
     steps: int | None, epochs: int | None, epoch_batches: int, batches_per_step: int
@@ -69,8 +74,13 @@ class Timetable:
             warmup = warmup_steps(config, self.steps)
             self.config = config.model_copy(update={"warmup": warmup})
 
+    @property
+    def log_every(self) -> int:
+        """Steps between two lines of the log."""
+        return self.config.log_every or max(1, min(LOG_EVERY, self.steps // LOG_LINES))
+
     def is_logged(self, step: int) -> bool:
-        return step % self.config.log_every == 0 or step == self.steps
+        return step % self.log_every == 0 or step == self.steps
 
     def is_validated(self, step: int) -> bool:
         return step % self.validate_every == 0 or step == self.steps

@@ -58,6 +58,7 @@ from regard.training.resume import create_run, refuse_other_recipe, run_to_resum
 from regard.training.size import refuse_too_large
 from regard.training.threads import choose_threads, computing_with
 from regard.training.time_limit import TimeLimit
+from regard.training.watching import Look, Watch
 
 FALLING_LOSS = 0.995
 """A last validation loss below this share of the lowest one before was still falling."""
@@ -71,9 +72,10 @@ def train(
     resume: bool = False,
     accept_recipe: bool = False,
     quiet: bool = False,
+    look: Look | None = None,
 ) -> Run:
     """Train the model of a recipe into the run folder `out`; with `resume`, continue from its last
-    checkpoint.
+    checkpoint. `look` says what a model makes of `training.watch`.
 
     A run whose recipe.yaml was changed since is not resumed, unless `accept_recipe`.
     """
@@ -139,7 +141,9 @@ def train(
             if accelerator.device.type == "cpu":
                 keep_memory()
             pace = _pace_of(run, resolved, task, data, model, accelerator)
-            trainer = Trainer(run, resolved, task, data, model, accelerator, display)
+            text = resolved.training.watch
+            watch = Watch(run, text, look) if text and look else None
+            trainer = Trainer(run, resolved, task, data, model, accelerator, display, watch)
             _train(trainer, pace, started, tries=tries)
     return Run(folder) if accelerator.is_main_process else run
 
