@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -113,9 +112,10 @@ def course(
         Option(metavar="DATA", help="A folder with real data, for a GPU; see docs/course.md."),
     ] = None,
     quick: Annotated[
-        bool, Option("--quick", help="A few steps only, to see that it works.")
+        bool,
+        Option("--quick", help="One seed and a tenth of the steps: a first look in a minute."),
     ] = False,
-    seed: Annotated[int, Option(help="Seed of all trainings.", min=0)] = 1,
+    seed: Annotated[int, Option(help="The first of the three seeds.", min=0)] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Run a chapter of the course: its experiments, and a page with text, figures and questions. Or
@@ -151,7 +151,7 @@ def course(
             chosen.number,
             runs=page.parent / "runs",
             language=language,
-            say=partial(console.say, file=sys.stderr),
+            say=_say_on_standard_error,
             full=full,
             quick=quick,
             seed=seed,
@@ -169,6 +169,11 @@ def course(
     console.show_report(lesson, None, as_json=as_json)
     if not as_json:
         console.say(f"written: {page}")
+
+
+def _say_on_standard_error(text: str) -> None:
+    """A function of the module, since the processes of the seeds call it."""
+    console.say(text, sys.stderr)
 
 
 def _list_chapters(language: str, *, as_json: bool) -> None:

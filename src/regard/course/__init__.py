@@ -1,8 +1,9 @@
 """The course: chapters whose claims are experiments that one command repeats.
 
 A chapter NAME is a text in English, `NN-NAME.en.md`, its translation, `NN-NAME.ko.md`, and `NAME.py`
-with its experiment, `experiment(lab: Lab) -> Found`, over the public API. The text is Markdown that
-Jinja2 fills with the experiment's numbers, and has four conventions:
+with its experiment, `experiment(lab: Lab) -> Findings`, over the public API, and its `CLAIMS`. The
+experiment runs with three seeds (seeds.py): numbers become means with their range, and each claim
+gets a verdict. The text is Markdown that Jinja2 fills with the numbers, and has six conventions:
 
     paragraphs and bullets before the first `##`    what the chapter is about, and what to look at
     ![caption](name)                                a line of its own: a figure or table of the experiment; one that
@@ -11,7 +12,11 @@ Jinja2 fills with the experiment's numbers, and has four conventions:
     ![caption](code:regard.search.decode.search)    a line of its own: the source of a function, folded
     ### A question?                                 what follows, up to the next heading, is folded
 
-A last block ```words translates the labels of the figures, which the experiment writes in English.
+    {{ share|percent }}                             a number; `|fixed(1)` for decimals; with its range over the seeds
+    {{ verdict.KEY }}                               "this holds with all 3 seeds", of the claim KEY; `verdict.KEY.holds`,
+                                                    `.fails` and `.differs` are for conditions
+
+`![caption](claims)` is the table of all claims. A last block ```words translates the labels of the figures, which the experiment writes in English.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from regard.course.lab import (
     phrases_recipe,
     reverse_recipe,
 )
+from regard.course.seeds import Claim
 from regard.data.corpora import generate
 from regard.layers import scores
 from regard.recipes.shipped import shipped_text
@@ -63,6 +64,35 @@ EXAMPLE_PAIRS = {
 }
 
 
+CLAIMS = {
+    "translates": Claim(
+        "Both recipes translate their sentence.",
+        lambda n: (n["korean"], n["english"]) == ("잘 지내?", "I am a student"),
+    ),
+    "all_learn": Claim(
+        "Every score learns to reverse.",
+        lambda n: min(n["left_to_right_exact"], n["both_ways_exact"]) > 0.7,
+    ),
+    "both_on_letter": Claim(
+        "With an encoder that reads both ways, attention is on the letter.",
+        lambda n: n["both_ways_right"] > n["both_ways_most_after"],
+    ),
+    "one_after_letter": Claim(
+        "With one that reads left to right, it is on the position after it.",
+        lambda n: n["left_to_right_after"] > n["left_to_right_most_right"],
+    ),
+    "dot_is_fast": Claim(
+        "Dot takes less than half the time of additive attention.",
+        lambda n: min(n["additive_times"], n["additive_times_narrow"]) > 2,
+    ),
+    "korean_order": Claim(
+        "Korean changes the order of words, French hardly.",
+        lambda n: n["ko_order"] < n["fr_order"] - 0.15,
+    ),
+}
+"""What this chapter claims, checked with the numbers of each seed."""
+
+
 def experiment(lab: Lab) -> Findings:
     return _greetings(lab) | _score_comparison(lab) | _decoder_speed(lab) | _word_orders(lab)
 
@@ -81,11 +111,13 @@ def _greetings(lab: Lab) -> Findings:
     first = looked.worked()
     e_K = first.scores_K.double()
     alpha_K = first.weights_K.double()
-    return {
-        "how_are_you": HeatMaps(looked.heat_maps()),
-        "je_suis": HeatMaps(student.heat_maps()),
-        "bahdanau_step": flat(first.report()),
-        "luong_step": flat(dotted.worked().report()),
+    shown = lab.examples(
+        how_are_you=HeatMaps(looked.heat_maps()),
+        je_suis=HeatMaps(student.heat_maps()),
+        bahdanau_step=flat(first.report()),
+        luong_step=flat(dotted.worked().report()),
+    )
+    return shown | {
         "korean": looked.output,
         "english": student.output,
         "scores": ", ".join(f"{e:.2f}" for e in e_K.tolist()),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from regard.api import Run, evaluate, explain, load, predict
 from regard.config import Tree
 from regard.course.lab import LANGUAGE_MODELS, Findings, Lab, built_in
+from regard.course.seeds import Claim
 from regard.data.corpora import as_object, generate
 from regard.tasks.regression import spearman
 from regard.views.labels import metric_title
@@ -19,6 +20,39 @@ from regard.views.report import Bars, Curves, Series, Table
 
 WEIGHED_SENTENCE = "In the end the photography was never tedious, even if the music was dull."
 CNN_MODEL: Tree = {"kind": "cnn", "preset": "tiny"}
+
+
+CLAIMS = {
+    "tags": Claim(
+        "Tags gain from pre-training.",
+        lambda n: n["tags_tuned"] > n["tags_scratch"] + 0.05,
+    ),
+    "questions": Claim(
+        "Questions gain.",
+        lambda n: n["questions_tuned"] > n["questions_scratch"] + 0.05,
+    ),
+    "reviews": Claim(
+        "Reviews gain.",
+        lambda n: n["single_tuned"] > n["single_scratch"] + 0.03,
+    ),
+    "pairs": Claim(
+        "Pairs gain.",
+        lambda n: n["pair_tuned"] > n["pair_scratch"] + 0.03,
+    ),
+    "not_needed": Claim(
+        "Attention ranks the words otherwise than leaving them out.",
+        lambda n: n["correlation"] < 0.7,
+    ),
+    "short_filters": Claim(
+        "Short filters guess when the names are far apart.",
+        lambda n: n["short_near"] > 0.9 and n["short_far"] < 0.7,
+    ),
+    "reaches": Claim(
+        "Attention reaches any distance.",
+        lambda n: n["attention_far"] > 0.9,
+    ),
+}
+"""What this chapter claims, checked with the numbers of each seed."""
 
 
 def experiment(lab: Lab) -> Findings:
@@ -113,20 +147,21 @@ def _explained(lab: Lab, run: Run) -> Findings:
         by_chance.append(needed.mean())
     words, attended, falls = _weights(loaded, WEIGHED_SENTENCE)
     rows = [*zip(words, attended.tolist(), falls.tolist(), strict=True)]
-    return {
-        "explained": Table(
-            ["word", "attention of [CLS]", "fall without it"], rows, formats=[".3f"]
-        ),
-        "attended": Bars(words, {"attention": attended.tolist()}, "attention of [CLS]"),
-        "fallen": Bars(words, {"fall": falls.tolist()}, "fall of the probability without the word"),
+    columns = ["word", "attention of [CLS]", "fall without it"]
+    shown = lab.examples(
+        explained=Table(columns, rows, formats=[".3f"]),
+        attended=Bars(words, {"attention": attended.tolist()}, "attention of [CLS]"),
+        fallen=Bars(words, {"fall": falls.tolist()}, "fall of the probability without the word"),
+        sentence=WEIGHED_SENTENCE,
+        most_attended=words[int(attended.argmax())],
+        most_fallen=", ".join(words[n] for n in np.flatnonzero(falls == falls.max())),
+    )
+    return shown | {
         "correlation": float(np.mean(agree)) if agree else 0.0,
         "same_word": float(np.mean(same)) if same else 0.0,
         "same_word_by_chance": float(np.mean(by_chance)) if by_chance else 0.0,
         "reviews": len(reviews),
         "reviews_with_needed_word": len(same),
-        "sentence": WEIGHED_SENTENCE,
-        "most_attended": words[int(attended.argmax())],
-        "most_fallen": ", ".join(words[n] for n in np.flatnonzero(falls == falls.max())),
     }
 
 

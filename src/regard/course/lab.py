@@ -24,6 +24,8 @@ from regard import __version__
 from regard.api import Run, train
 from regard.config import Tree
 from regard.course import Chapter, find_chapter
+from regard.course.seeds import SEEDS, Mean, Verdicts, gathered, run_seeds
+from regard.course.seeds import Findings as Findings
 from regard.data.batches import Batch, Padded
 from regard.errors import RegardError
 from regard.language import default_language
@@ -33,10 +35,26 @@ from regard.views.labels import percent
 from regard.views.report import Cell, Part, Prose, Report, Result, Section, Table
 
 FIGURE_PLACE = re.compile(r"^!\[(.*)\]\((\S+)\)$", re.MULTILINE)
+QUICK_SHARE = 0.1
+"""The share of its steps that a training has in a quick run."""
 QUICK_NOTICE = {
-    "en": "A quick run: hardly trained, so its numbers mean nothing.",
-    "ko": "빠른 실행입니다. 거의 학습하지 않았으므로 숫자에는 의미가 없습니다.",
+    "en": "A quick run: one seed, and trainings of a tenth of the steps. It shows what the page "
+    "has; its numbers and conclusions are those of models that have hardly learned.",
+    "ko": "빠른 실행입니다. 시드는 하나이고 스텝 수의 10분의 1만 학습했습니다. 페이지에 무엇이 "
+    "있는지 보여 줄 뿐이며, 숫자와 결론은 거의 배우지 못한 모델의 것입니다.",
 }
+COMMON_WORDS = {
+    "en": dict[str, str](),
+    "ko": {
+        "claim": "주장",
+        "here": "여기서는",
+        "seeds": "시드",
+        "holds": "성립함",
+        "does not hold here": "성립하지 않음",
+        "differs by seed": "시드에 따라 다름",
+    },
+}
+"""Labels that every chapter has -> their translations."""
 NOTEBOOK_INTRODUCTION = {
     "en": "Run all cells. The first cell of code is folded: it has the functions that "
     "`experiment`, below it, calls. "
@@ -53,10 +71,12 @@ from pathlib import Path
 
 from regard.course import find_chapter
 from regard.course.lab import Lab, Lesson
+from regard.course.seeds import gathered
 
-lab = Lab(Path("{runs}"), seed={lesson.lab.seed}, quick={lesson.lab.quick}, full={full}, say=print)
+lab = Lab(Path("{runs}"), seed={lesson.lab.seed}, share={lesson.lab.share}, full={full}, say=print)
 chapter = find_chapter("{lesson.chapter.name}", "{lesson.language}")
-lesson = Lesson(chapter, "{lesson.language}", lab, experiment(lab))
+found = gathered(CLAIMS, [experiment(own) for own in lab.by_seed()])
+lesson = Lesson(chapter, "{lesson.language}", lab, *found)
 lesson.numbers
 """
 WORDS_BLOCK = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -129,35 +149,45 @@ FROZEN_HEAD: Tree = {"freeze": "all"}
 
 # An experiment
 
-Findings = dict[str, Any]
-"""The findings of an experiment or of a part of it, by name: figures and tables, and numbers or
-words that the text tells and tests check."""
+
+def silent(text: str) -> None:
+    """Says nothing of what is trained."""
 
 
 @dataclass(frozen=True)
 class Lab:
-    """The settings of an experiment, and the trainings it can run."""
+    """The settings of an experiment with one seed, and the trainings it can run."""
 
     runs: Path
     """The folder of trained runs, which later chapters and repetitions reuse."""
     seed: int = 1
-    quick: bool = False
-    """Whether to train only a few steps; the numbers then mean nothing."""
+    share: float = 1.0
+    """The share of its steps that each training has; 0: three steps."""
     full: Path | None = None
     """A folder with real data; None: the built-in corpora."""
-    say: Callable[[str], None] = lambda text: None
+    say: Callable[[str], None] = silent
+    """Told what is trained. Processes call it, so it is a function of a module."""
+    first: bool = True
+    """Whether this is the first of the seeds, from which examples and worked numbers are shown."""
+
+    @property
+    def quick(self) -> bool:
+        """Whether the trainings are shortened, with one seed."""
+        return self.share < 1
+
+    def by_seed(self) -> list[Lab]:
+        """The lab of each seed: three, or one in a quick run."""
+        others = range(0 if self.quick else SEEDS)[1:]
+        return [
+            self,
+            *(replace(self, seed=self.seed + number, first=False) for number in others),
+        ]
 
     def train(self, name: str, recipe: Tree, **training: Any) -> Run:
         """The run of this recipe: trained if there is none yet, resumed if it was interrupted."""
         tree = {**recipe, "training": {**recipe["training"], "seed": self.seed, **training}}
         if self.quick:
-            tree["training"] |= {"steps": 3, "warmup": 1, "validate_every": 3, "batch_tokens": 256}
-            tree["data"] = {
-                part: {**corpus, "size": 400 if part == "train" else 20}
-                if isinstance(corpus, dict) and "size" in corpus
-                else corpus
-                for part, corpus in tree["data"].items()
-            }
+            tree = shortened(tree, self.share)
         key = hashlib.blake2b(
             json.dumps([__version__, tree], sort_keys=True).encode(), digest_size=4
         )
@@ -184,17 +214,19 @@ class Lab:
             **{column: number for number, column in enumerate(columns)},
         }
 
+    def examples(self, **found: Any) -> Findings:
+        """Findings about one run or one sentence, which have no mean: the first seed's are shown."""
+        return found if self.first else {}
+
     def few(self, count: int, least: int = 20) -> int:
         """A number of examples, fewer in a quick run."""
-        return min(count, least) if self.quick else count
+        return min(count, max(least, round(count * self.share)))
 
     # Pre-training and what follows it: chapters 8 and 9
 
     def texts(self, sizes: dict[str, int]) -> Tree:
         """Raw texts as the parts of a corpus."""
-        train = [
-            {"corpus": name, "size": 100 if self.quick else size} for name, size in sizes.items()
-        ]
+        train = [{"corpus": name, "size": self.few(size, 100)} for name, size in sizes.items()]
         return {
             "train": train,
             "validation": [{"corpus": name, "size": 60} for name in sizes],
@@ -252,6 +284,24 @@ class Lab:
         """This many sentences with tagged names; each draw has different ones."""
         data = built_in("names-en", size, test=500)
         return data | {"train": data["train"] | {"seed": 10 * self.seed + draw + 2}}
+
+
+def shortened(recipe: Tree, share: float) -> Tree:
+    """A recipe with this share of its steps and fewer examples; with three steps if the share is 0."""
+    training = dict(recipe["training"])
+    for name in ("steps", "warmup", "validate_every", "epochs"):
+        if name in training:
+            training[name] = max(1, round(share * training[name]))
+    sizes = {"train": max(400, round(20_000 * share))}
+    if share == 0:
+        training |= {"steps": 3, "warmup": 1, "validate_every": 3, "batch_tokens": 256}
+    data = {
+        part: {**corpus, "size": min(corpus["size"], sizes.get(part, max(20, round(1000 * share))))}
+        if isinstance(corpus, dict) and "size" in corpus
+        else corpus
+        for part, corpus in recipe["data"].items()
+    }
+    return {**recipe, "training": training, "data": data}
 
 
 def built_in(
@@ -365,6 +415,7 @@ class Lesson(Result):
     language: str
     lab: Lab
     found: Findings
+    verdicts: Verdicts
 
     @property
     def numbers(self) -> dict[str, float | int | str | bool]:
@@ -376,21 +427,31 @@ class Lesson(Result):
 
     def to_json(self) -> dict[str, Any]:
         made_with = {
-            "seed": self.lab.seed,
+            "seeds": [lab.seed for lab in self.lab.by_seed()],
             "quick": self.lab.quick,
             "full": str(self.lab.full or "") or None,
         }
         chapter = {"chapter": self.chapter.number, "title": self.chapter.title}
-        return {**chapter, **made_with, "numbers": self.numbers}
+        by_seed = {
+            name: value.by_seed for name, value in self.numbers.items() if isinstance(value, Mean)
+        }
+        held = {key: verdict.held for key, verdict in self.verdicts.items()}
+        return {
+            **chapter,
+            **made_with,
+            "numbers": self.numbers,
+            "by_seed": by_seed,
+            "claims_hold_with": held,
+        }
 
     @cached_property
     def text(self) -> str:
         """The text, filled with the numbers."""
         template = template_environment().from_string(WORDS_BLOCK.sub("", self.chapter.text))
         numbers = {name: translated(value, self.words) for name, value in self.numbers.items()}
-        return re.sub(
-            r"(?<=\d) %", "\N{NO-BREAK SPACE}%", template.render(numbers, full=self.lab.full)
-        )
+        verdict = {key: replace(own, language=self.language) for key, own in self.verdicts.items()}
+        text = template.render(numbers, full=self.lab.full, verdict=verdict)
+        return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", text)
 
     def report(self) -> Report:
         """The text, filled with the numbers and figures; the terminal shows only the figures."""
@@ -477,7 +538,7 @@ class Lesson(Result):
     def words(self) -> dict[str, str]:
         """The labels of figures -> their translations into the language of the text."""
         found = WORDS_BLOCK.search(self.chapter.text)
-        return dict(yaml.safe_load(found[1])) if found else {}
+        return COMMON_WORDS[self.language] | (yaml.safe_load(found[1]) if found else {})
 
 
 def _text_parts(body: str) -> Iterator[Prose | tuple[str, str]]:
@@ -511,23 +572,30 @@ def _notebook_cell(source: str, *, code: bool = False, hidden: bool = False) -> 
 
 
 def template_environment() -> Environment:
-    """The Jinja2 environment of the texts: numbers are written as in tables, and `|percent` is for
-    shares."""
+    """The Jinja2 environment of the texts. Numbers are written as in tables, with their range if
+    they differ by seed: `|percent` is for shares, `|fixed(1)` for a number of decimals."""
     environment = Environment(
         undefined=StrictUndefined, finalize=_shown, keep_trailing_newline=True
     )
-    environment.filters["percent"] = lambda share: percent(
-        float(f"{share:.2f}")
-    )  # rounded as in tables
+    environment.filters["percent"] = lambda share: _spread(share, _percent, " %")
+    environment.filters["fixed"] = lambda value, decimals: _spread(
+        value, lambda number: f"{number:.{decimals}f}"
+    )
     return environment
 
 
+def _spread(value: float, written: Callable[[float], str], unit: str = "") -> str:
+    return value.text(written, unit) if isinstance(value, Mean) else written(value)
+
+
+def _percent(share: float) -> str:
+    return percent(float(f"{share:.2f}"))  # rounded as in tables
+
+
 def _shown(value: object) -> object:
-    return (
-        Cell(value).text
-        if isinstance(value, float | int) and not isinstance(value, bool)
-        else value
-    )
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return _spread(value, lambda number: Cell(number).text)
+    return value
 
 
 def flat(report: Report) -> list[Part]:
@@ -575,18 +643,21 @@ def run(
     seed: int = 1,
     quick: bool = False,
     full: str | Path | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    say: Callable[[str], None] = silent,
 ) -> Lesson:
-    """Run a chapter's experiment; `.report()` of the result is its page. Trained runs are kept in
-    the folder `runs`.
+    """Run a chapter's experiment with three seeds, each in a process of its own; `.report()` of the
+    result is its page. Trained runs are kept in the folder `runs`.
 
-    `quick` trains a few steps only, to see that all works. `full` is a folder with real data.
+    `seed` is the first of the seeds. `quick` trains a tenth of the steps with one seed, to see what
+    the page has. `full` is a folder with real data.
     """
     wanted = find_chapter(str(chapter), language)
     if full is not None and not Path(full).is_dir():
         raise RegardError(
             "there is no such folder", where=f"--full {full}", hint="a folder that holds multi30k"
         )
-    experiment = import_module(f"regard.course.{wanted.name}").experiment
-    lab = Lab(Path(runs), seed, quick, None if full is None else Path(full), say)
-    return Lesson(wanted, language or default_language(), lab, experiment(lab))
+    share = QUICK_SHARE if quick else 1.0
+    lab = Lab(Path(runs), seed, share, None if full is None else Path(full), say)
+    found = run_seeds(wanted.name, lab.by_seed())
+    claims = import_module(f"regard.course.{wanted.name}").CLAIMS
+    return Lesson(wanted, language or default_language(), lab, *gathered(claims, found))

@@ -9,6 +9,7 @@ import numpy as np
 from regard.api import Run, evaluate, explain
 from regard.config import Tree
 from regard.course.lab import Findings, Lab, built_in, flat, training_of
+from regard.course.seeds import Claim
 from regard.data.corpora import Cells, generate
 from regard.data.shapes import Scene, parse
 from regard.views.explanation import ViewOptions
@@ -19,6 +20,31 @@ QUESTION_KINDS = ("where", "things")
 """Questions that one sentence answers, and questions that need two."""
 CAPTIONER_STEPS = 800
 """Training steps of a captioner."""
+
+
+CLAIMS = {
+    "one_hop": Claim(
+        "Where one sentence answers, one hop suffices.",
+        lambda n: n["where_1"] > 0.85,
+    ),
+    "several_hops": Claim(
+        "Where two are needed, three hops are better.",
+        lambda n: n["things_3"] > n["things_1"] + 0.15,
+    ),
+    "last_hop": Claim(
+        "The last hop reads the sentence with the place.",
+        lambda n: n["last_hop"] > 0.4,
+    ),
+    "own_thing": Claim(
+        "A captioner looks at the thing that it names.",
+        lambda n: n["own_thing"] > 2 * n["other_thing"],
+    ),
+    "regions": Claim(
+        "Looking at regions is better than one vector.",
+        lambda n: n["attention_captions"] > n["plain_captions"] + 0.05,
+    ),
+}
+"""What this chapter claims, checked with the numbers of each seed."""
 
 
 def _recipe(lab: Lab, hops: int) -> Tree:
@@ -67,24 +93,26 @@ def _hops(lab: Lab) -> Findings:
     row = _telling(runs, questions)
     one, three = (explain(run, f"{row[1]}\n{row[2]}") for run in runs.values())
     columns = ["model", "hop", "sentence with the place", "sentence with the thing"]
-    return {
+    shown = lab.examples(
+        one_hop=flat(one.report())[0],
+        three_hops=flat(three.report())[0],
+        question=row[2],
+        answer=row[3],
+        said_1=one.output,
+        said_3=three.output,
+    )
+    return shown | {
         "hops": Table(
             ["hops", *QUESTION_KINDS],
             [[hops, *own.values()] for hops, own in errors.items()],
             formats=[".2f"],
         ),
         "read": Table(columns, looked, formats=[".2f"]),
-        "one_hop": flat(one.report())[0],
-        "three_hops": flat(three.report())[0],
         **{
             f"{kind}_{hops}": errors[hops][kind]
             for kind in QUESTION_KINDS
             for hops in COMPARED_HOPS
         },
-        "question": row[2],
-        "answer": row[3],
-        "said_1": one.output,
-        "said_3": three.output,
         "first_hop": float(read[3][0][1]),
         "last_hop": float(read[3][-1][0]),
     }

@@ -20,6 +20,7 @@ from regard.course.lab import (
     text_recipe,
     training_of,
 )
+from regard.course.seeds import Claim
 from regard.data.example import Example
 from regard.data.segments import OUTCOMES, Segments
 from regard.runs.examples import examples_of
@@ -48,6 +49,47 @@ FULL_MODELS: dict[str, Tree] = {
     "bert": {"kind": "bert", "preset": "small", "next_sentence": False},
 }
 FULL_RATES = {"lstm_lm": 2e-3, "elmo": 2e-3, "gpt": 7e-4, "bert": 7e-4}
+
+
+CLAIMS = {
+    "few_gain": Claim(
+        "With few labels, pre-training gains much.",
+        lambda n: max(n["elmo_few"], n["gpt_few"]) > n["scratch_few"] + 0.03,
+    ),
+    "catches_up": Claim(
+        "With more labels, training from scratch catches up.",
+        lambda n: n["scratch_many"] > n["scratch_few"],
+    ),
+    "both_sides": Claim(
+        "For names, reading both sides is better than one.",
+        lambda n: max(n["gpt_tuned"], n["lstm_lm_tuned"]) < n["elmo_tuned"] - 0.01,
+    ),
+    "bert_ahead": Claim(
+        "Fine-tuned, BERT is ahead of GPT.",
+        lambda n: n["bert_tuned"] > n["gpt_tuned"] + 0.005,
+    ),
+    "counts": Claim(
+        "15 % of the tokens are predicted, 80 % of these as [MASK].",
+        lambda n: abs(n["chosen_share"] - 0.15) < 0.01 and abs(n["mask_share"] - 0.8) < 0.02,
+    ),
+    "copied": Claim(
+        "Tokens that are not masked are copied.",
+        lambda n: n["all_kept_loss"] < 0.1 < 1 < n["paper_loss"],
+    ),
+    "next_alone": Claim(
+        "Next sentences alone teach hardly any words.",
+        lambda n: n["next_masked"] < n["both_masked"] - 0.2,
+    ),
+    "milk": Claim(
+        "The store sells milk: the sentence that follows is found.",
+        lambda n: n["store_milk"] > n["store_monkeys"],
+    ),
+    "sees_itself": Claim(
+        "A language model that sees the word copies it.",
+        lambda n: n["seen_loss"] < 0.1 < n["hidden_loss"],
+    ),
+}
+"""What this chapter claims, checked with the numbers of each seed."""
 
 
 def tag(
@@ -247,15 +289,21 @@ def _masking(lab: Lab, runs: dict[str, Run]) -> Findings:
     ]
     read = [[name, " ".join(pieces)] for name, pieces in examples.pieces(1).items()]
     columns = ["[MASK] / another / unchanged, %", "own loss", "frozen", "fine-tuned"]
-    return numbers | {
-        "chosen_share": chosen / every,
-        "mask_share": counts["[MASK]"] / chosen,
-        "maskings": Table(columns, rows, formats=[".3f"]),
-        "counts": Table(
-            ["token to predict", "tokens", "of all", "of those to predict"], shares, formats=[".1%"]
-        ),
-        "sample": Table(["", "tokens"], read),
-    }
+    shown = lab.examples(sample=Table(["", "tokens"], read))
+    return (
+        shown
+        | numbers
+        | {
+            "chosen_share": chosen / every,
+            "mask_share": counts["[MASK]"] / chosen,
+            "maskings": Table(columns, rows, formats=[".3f"]),
+            "counts": Table(
+                ["token to predict", "tokens", "of all", "of those to predict"],
+                shares,
+                formats=[".1%"],
+            ),
+        }
+    )
 
 
 def _objectives(lab: Lab) -> Findings:

@@ -21,6 +21,7 @@ from regard.course.lab import (
     reverse_recipe,
     reverse_transformer,
 )
+from regard.course.seeds import Claim
 from regard.data.corpora import generate
 from regard.layers.attention import MultiHeadAttention
 from regard.views.attention import module_calls
@@ -99,6 +100,43 @@ GRAMMATICAL_PAIRS = {
 TRAINING_FORMATS = ["", ".2f", ".3f"]
 """Formats of the columns: the training, its exact match and its loss."""
 WeightArray = np.ndarray[tuple[int, ...], np.dtype[np.floating]]
+
+
+CLAIMS = {
+    "projections": Claim(
+        "Projections help.",
+        lambda n: n["plain_exact"] < n["projected_exact"] - 0.2,
+    ),
+    "scaling": Claim(
+        "Dividing by sqrt(d_k) helps wide keys.",
+        lambda n: n["scaled_loss"] < n["unscaled_loss"] - 0.3,
+    ),
+    "mirror": Claim(
+        "A head looks at the mirror.",
+        lambda n: n["mirror"] > 0.3,
+    ),
+    "most_cheap": Claim(
+        "Most heads cost little when they are taken out.",
+        lambda n: n["cheap_heads"] >= 6,
+    ),
+    "one_dear": Claim(
+        "At least one costs much.",
+        lambda n: n["dearest"] < n["before"] - 0.05,
+    ),
+    "pronoun_right": Claim(
+        "The model writes the right pronoun.",
+        lambda n: n["pronoun_right"] > 0.9,
+    ),
+    "not_shown": Claim(
+        "No head's attention shows which noun it is.",
+        lambda n: n["follows"] < 0.7,
+    ),
+    "asks_others": Claim(
+        "The decoder looks more at nouns and adjective than at the pronoun.",
+        lambda n: n["from_it"] < n["from_nouns"] + n["from_adjective"],
+    ),
+}
+"""What this chapter claims, checked with the numbers of each seed."""
 
 
 def experiment(lab: Lab) -> Findings:
@@ -205,8 +243,7 @@ def _heads(lab: Lab, whole: Run) -> Findings:
         recipe = reverse_transformer({"heads": heads})
         run = whole if same else lab.train(f"reverse-{heads}-heads", recipe)
         exact[heads] = float(evaluate(run)["exact_match"])
-    return {
-        "looked": Table(columns, rows, formats=[".2f"]),
+    return lab.examples(looked=Table(columns, rows, formats=[".2f"])) | {
         "several": Table(["heads", "exact match"], [*exact.items()], formats=[".2f"]),
         "mirror": max(row[-1] for row in rows if row[0] == "decoder to encoder"),
         **{f"heads_{heads}_exact": share for heads, share in exact.items()},
@@ -239,10 +276,8 @@ def _pruned(lab: Lab, whole: Run) -> Findings:
     }
     rows = [[place, *(before - cost for cost in of_place)] for place, of_place in costs.items()]
     every = [cost for of_place in costs.values() for cost in of_place]
-    return {
-        "pruned": Table(
-            ["without", *(f"head {head + 1}" for head in heads)], rows, formats=[".2f"]
-        ),
+    pruned = Table(["without", *(f"head {head + 1}" for head in heads)], rows, formats=[".2f"])
+    return lab.examples(pruned=pruned) | {
         "before": before,
         "cheap_heads": sum(cost < 0.1 for cost in every),
         "all_heads": len(every),
@@ -358,10 +393,8 @@ def _pronoun_translation(lab: Lab) -> Findings:
     ]
     sources = np.mean([written for _, written in found], axis=0)
     grammar, gain = _grammar(weights_NHLL, heads)
-    return {
-        "pronouns": Table(columns, table, formats=[".2f"]),
-        "it": maps,
-        "grammar": grammar,
+    shown = lab.examples(pronouns=Table(columns, table, formats=[".2f"]), it=maps, grammar=grammar)
+    return shown | {
         "grammar_gain": 100 * gain,
         "it_tired": outputs[0],
         "it_wide": outputs[1],

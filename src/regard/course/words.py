@@ -14,6 +14,7 @@ import numpy as np
 from regard.api import Run, explain, features, load, vectors
 from regard.config import Tree
 from regard.course.lab import MODEL_TITLES, Findings, Lab, built_in, flat, text_recipe, training_of
+from regard.course.seeds import Claim
 from regard.data.corpora import AmbiguousSentence, Part, meanings
 from regard.models.base import Contextual
 from regard.views.report import Cell, Curves, Numbers, Series, Table
@@ -41,6 +42,39 @@ HOMONYM_COUNTS: dict[Part, int] = {"train": 1500, "test": 500}
 PRONOUN_COUNTS: dict[Part, int] = {"train": 600, "test": 200}
 """Numbers of sentences on which a probe is fitted and tested."""
 NEIGHBOURS_SHOWN = 3
+
+
+CLAIMS = {
+    "static": Claim(
+        "Static vectors do not tell the meanings apart.",
+        lambda n: max(n["ko_word2vec_before"], n["en_word2vec_before"]) < 0.65,
+    ),
+    "gpt_before": Claim(
+        "GPT tells the meaning that was decided before the word.",
+        lambda n: min(n["ko_gpt_before"], n["en_gpt_before"]) > 0.85,
+    ),
+    "gpt_after": Claim(
+        "It does not tell the one that is decided after it.",
+        lambda n: max(n["ko_gpt_after"], n["en_gpt_after"]) < 0.65,
+    ),
+    "elmo": Claim(
+        "ELMo tells it: it reads both sides.",
+        lambda n: min(n["ko_elmo_after"], n["en_elmo_after"]) > 0.75,
+    ),
+    "bert": Claim(
+        "BERT tells it, too.",
+        lambda n: min(n["ko_bert_before"], n["ko_bert_after"], n["en_bert_after"]) > 0.85,
+    ),
+    "apart": Claim(
+        "In BERT, 배 is nearer to 배 of the same meaning.",
+        lambda n: n["ko_same"] > n["ko_other"] + 0.03,
+    ),
+    "mixes": Claim(
+        "A task that needs context gives the words alone less weight.",
+        lambda n: n["meaning_static"] < n["word_static"],
+    ),
+}
+"""What this chapter claims, checked with the numbers of each seed."""
 
 
 def _run(lab: Lab, language: str, name: str) -> Run:
@@ -173,11 +207,13 @@ def _homonym_vectors(lab: Lab, language: str, runs: dict[str, Run]) -> Findings:
     same = np.array([[mark.meaning == other.meaning for other in marks] for mark in marks])
     cosine = unit @ unit.T
     pairs = ~np.eye(len(marks), dtype=bool)
-    return {
+    examples = {
         f"{language}_cosines": flat(shown.report())[1],
         f"{language}_neighbours": Table(
             ["sentence", "nearest by word2vec", "nearest by BERT"], rows
         ),
+    }
+    return lab.examples(**examples) | {
         f"{language}_same": float(cosine[same & pairs].mean()),
         f"{language}_other": float(cosine[~same].mean()),
     }
