@@ -13,10 +13,11 @@ gets a verdict. The text is Markdown that Jinja2 fills with the numbers, and has
     ### A question?                                 what follows, up to the next heading, is folded
 
     {{ share|percent }}                             a number; `|fixed(1)` for decimals; with its range over the seeds
-    {{ verdict.KEY }}                               "this holds with all 3 seeds", of the claim KEY; `verdict.KEY.holds`,
-                                                    `.fails` and `.differs` are for conditions
+    {{ verdict.KEY }}                               "this holds with all 3 seeds"; for conditions:
+                                                    `verdict.KEY.holds`, `.fails`, `.differs`
 
-`![caption](claims)` is the table of all claims. A last block ```words translates the labels of the figures, which the experiment writes in English.
+`![caption](claims)` is the table of all claims. A last block ```words translates the labels of the
+figures and the claims, which the experiment writes in English.
 """
 
 from __future__ import annotations
