@@ -126,6 +126,7 @@ class Watch:
     def __init__(self, first: int) -> None:
         self.first = first
         self.times: list[float] = []
+        self.cpu: list[float] = []
         self.busy: float | None = None
         self.kernels: dict[str, float] = {}
         self.stacks: dict[str, int] = {}
@@ -152,6 +153,7 @@ class Watch:
         import torch
 
         self.times.append(time.time())
+        self.cpu.append(time.process_time())
         if not torch.cuda.is_available():
             return
         if len(self.times) == self.first:
@@ -171,6 +173,7 @@ class Watch:
         return {
             "started": STARTED,
             "times": self.times,
+            "cpu": self.cpu,
             "window": [self.first, self.first + WINDOW],
             "busy": self.busy,
             "kernels": self.kernels,
@@ -487,6 +490,9 @@ class Result:
     wall: float = 0.0
     host_gb: float = 0.0
     gpu_gb: float = 0.0
+    cpu: float = 0.0
+    """CPU seconds of all threads per second of the steady part: other load on the machine changes it less
+    than the pace."""
     kernels: dict[str, float] = field(default_factory=dict)
     stacks: dict[str, int] = field(default_factory=dict)
 
@@ -495,7 +501,9 @@ class Result:
         figures = (
             f"{self.pace:,.0f} {self.row.unit} | {busy} | {self.first_step:.1f} | {self.wall:.0f}"
         )
-        return f"| {self.row.task} | {self.row.name} | {figures} | {self.host_gb:.1f} | {self.gpu_gb:.1f} |"
+        cpu = f"{1e6 * self.cpu / self.pace:,.0f}" if self.pace else ""
+        memory = f"{self.host_gb:.1f} | {self.gpu_gb:.1f}"
+        return f"| {self.row.task} | {self.row.name} | {figures} | {cpu} | {memory} |"
 
 
 def training_rows(
@@ -577,7 +585,8 @@ FRESH_BERT = [
 
 def result_of(row: Row, steps: int) -> Result:
     """Run the process, and read what it and its wrapper wrote."""
-    first = steps - WINDOW - steps // 10
+    on_cpu = row.task.startswith("multi30k")  # nothing is watched there
+    first = steps if on_cpu else steps - WINDOW - steps // 10
     with tempfile.TemporaryDirectory() as folder:
         seen = Path(folder) / "watch.json"
         command = [sys.executable, __file__, "--watch", str(seen), str(first), *row.command]
@@ -602,12 +611,14 @@ def result_of(row: Row, steps: int) -> Result:
     }
     if row.lines:
         return Result(row, pace=row.lines / wall, **common)
+    begin = min(len(times) // 3, first - 10)
+    seconds = times[first - 1] - times[begin]
+    common["cpu"] = (watch["cpu"][first - 1] - watch["cpu"][begin]) / seconds
     if row.name == "JoeyNMT":
         logged = re.findall(r"Tokens per Sec:\s*([\d.]+)", printed)
         pace = statistics.median(float(pace) for pace in logged)
         return Result(row, pace=pace, first_step=times[0] - started, **common)
-    begin = min(len(times) // 3, first - 10)
-    rate = (first - 1 - begin) / (times[first - 1] - times[begin])
+    rate = (first - 1 - begin) / seconds
     return Result(
         row,
         pace=rate * units_per_step(row, printed),
@@ -674,7 +685,10 @@ def main() -> None:
     out = options.out.resolve() if options.out else None
     options.folder.mkdir(parents=True, exist_ok=True)
     found: list[dict[str, Any]] = []
-    print("| work | who | pace | GPU busy | first step (s) | wall (s) | host GB | GPU GB |")
+    print(
+        "| work | who | pace | GPU busy | first step (s) | wall (s) | CPU seconds per million "
+        "| host GB | GPU GB |"
+    )
     with inside(options.folder):
         prepare(data)
         for _ in range(options.repeat):

@@ -12,6 +12,8 @@ import regard
 from command_line import succeed
 from regard.data.prepare import prepare_texts
 from regard.recipes.recipe import recipe_of
+from regard.tasks.pairs import decoded_inputs
+from regard.tasks.translation import EvaluationConfig, translation_scores
 from regard.training.train import train
 from tiny import TINY
 
@@ -135,3 +137,22 @@ def test_evaluate_says_that_its_references_are_not_plain(folder: Path, tmp_path:
         '25 of 25 texts of the target are split into tokens, such as "l\' ami": '
         "data.detokenise=true" in note
     )
+
+
+def test_tokenised_outputs_give_no_warning_of_sacrebleu(caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["A dog runs ."] * 200
+    scores = translation_scores(texts, [[text] for text in texts], EvaluationConfig())
+    assert scores["bleu"] == pytest.approx(100)
+    assert not caplog.records
+
+
+def test_a_validation_decodes_a_sample_and_not_the_first_inputs() -> None:
+    inputs = [[row] for row in range(1_000)]
+    chosen = [row for [row] in decoded_inputs(inputs, 200)]
+    assert chosen == sorted(set(chosen))
+    assert len(chosen) == 200
+    # the mean of 200 of 0 to 999 is 499.5, with a standard deviation of 18.3
+    assert sum(chosen) / 200 == pytest.approx(499.5, abs=4 * 18.3)
+    assert [[row] for row in chosen] == decoded_inputs(inputs, 200)
+    assert decoded_inputs(inputs, 5_000) == inputs
+    assert decoded_inputs(inputs, 0) == []

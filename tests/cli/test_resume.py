@@ -38,7 +38,7 @@ if sys.platform == "win32":
     pytest.skip("there is no SIGKILL on Windows", allow_module_level=True)
 
 Tree = dict[str, Any]
-CLOCK = {"tokens_per_second", "seconds_per_step"}
+CLOCK = {"tokens_per_second", "seconds_per_step", "validation_seconds"}
 """What differs between two runs of the same training."""
 MODELS: dict[str, Tree] = {
     "rnn": {"kind": "rnn", "preset": "tiny", "embedding": 16, "hidden": 16, "dropout": 0.1},
@@ -223,9 +223,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return (str(value.dtype), tuple(value.shape), value.numpy().tobytes())
     if isinstance(value, dict):
-        return {
-            key: plain(one) for key, one in value.items() if key not in ("seconds", "log_length")
-        }
+        unlike = {"seconds", "validation_seconds", "log_length"}
+        return {key: plain(one) for key, one in value.items() if key not in unlike}
     return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
@@ -474,7 +473,7 @@ def test_new_runs_and_longer_schedules(
     said = "the linear schedule now covers 44 steps: the learning rate continues at 0.006"
     assert said in capsys.readouterr().err
     steps = [(line["event"], line["step"]) for line in read_metrics(run.folder / "metrics.jsonl")]
-    assert steps[:3] == [("train", 25), ("train", 30), ("validation", 30)]
+    assert steps[:4] == [("train", 25), ("train", 30), ("timing", 30), ("validation", 30)]
 
 
 @pytest.mark.parametrize(("process", "waits"), [(0, False), (1, True)])

@@ -578,9 +578,11 @@ def test_lines_of_the_log(tiny_run: Path) -> None:
     assert [(line["event"], line["step"]) for line in every] == [
         ("train", 5),
         ("train", 10),
+        ("timing", 10),
         ("validation", 10),
         ("train", 15),
         ("train", 20),
+        ("timing", 20),
         ("validation", 20),
     ]
     for line in lines(run, "train"):

@@ -21,12 +21,14 @@ from regard.data.config import TrainingConfig
 from regard.errors import ConfigError
 from regard.recipes.loading import load_recipe
 from regard.runs.checkpoints import load_training
-from regard.training.display import duration_range
+from regard.training.accelerator import make_accelerator
+from regard.training.display import Display, duration_range
 from regard.training.interrupts import Interrupted
 from regard.training.pace import Pace
 from regard.training.progress import TrainingProgress
 from regard.training.threads import fastest_of
-from regard.training.time_limit import TimeLimit, TimePlan, plan_for
+from regard.training.time_limit import TimeLimit, TimePlan, affordable_interval, plan_for
+from regard.training.timetable import Timetable
 from regard.training.train import train
 
 
@@ -52,6 +54,65 @@ def test_steps_and_validations_fill_the_time(
     assert plan_for(seconds, pace, every) == expected
 
 
+@pytest.mark.parametrize(
+    ("every", "left", "pace", "expected"),
+    [
+        # 10 validations of 20 s beside 1,000 s of steps: 5 of them take 100 of 1,100 s
+        (100, 1_000, Pace(1.0, 20.0), 200),
+        # a tenth or less, if the validations themselves are counted: 100 of 1,000 s
+        (100, 1_000, Pace(0.9, 10.0), 100),
+        # four at least, although they take more than the steps
+        (10, 160, Pace(0.1, 60.0), 40),
+        (10, 70, Pace(0.1, 60.0), 10),
+        # half a minute in all is nothing that anybody waits for
+        (10, 100, Pace(0.01, 3.0), 10),
+        (10, 100, Pace(0.01, 3.1), 20),
+    ],
+)
+def test_slow_validations_become_rarer(every: int, left: int, pace: Pace, expected: int) -> None:
+    assert affordable_interval(every, left, pace) == expected
+
+
+def timetable_of(epoch_batches: int, **training: Any) -> Timetable:
+    """The timetable of a training on a CPU whose steps take a second each."""
+    config = TrainingConfig(**{"epochs": 40, **training})
+    accelerator = make_accelerator(TrainingConfig(epochs=1, device="cpu"))
+    timetable = Timetable(config, epoch_batches, 1, accelerator, Display(quiet=True))
+    for _ in range(3):
+        timetable.add_step(1.0)
+    return timetable
+
+
+def test_the_plan_of_validations_is_kept_and_checkpoints_stay_as_frequent() -> None:
+    timetable = timetable_of(epoch_batches=25)
+    progress = TrainingProgress(step=25)
+    timetable.replan(progress, 9.0)  # 39 of them would take 351 of 1,326 s, 10 take 90 of 1,065
+    assert (timetable.validate_every, timetable.checkpoint_every) == (100, 25)
+    assert timetable.is_saved(50)
+    assert not timetable.is_validated(50)
+    resumed = timetable_of(epoch_batches=25)
+    resumed.plan(1, progress)
+    assert resumed.validate_every == 100
+
+
+@pytest.mark.parametrize(
+    "given", [{"validate_every": 25}, {"patience": 3}, {"schedule": "plateau"}]
+)
+def test_validations_that_are_asked_for_or_counted_stay(given: dict[str, Any]) -> None:
+    timetable = timetable_of(epoch_batches=25, **given)
+    timetable.replan(TrainingProgress(step=25), 9.0)
+    assert timetable.validate_every == 25
+
+
+def test_the_time_left_counts_the_validations() -> None:
+    timetable = timetable_of(epoch_batches=25, epochs=None, steps=110)
+    assert timetable.validation_seconds_left(20) is None  # none was measured
+    timetable.add_validation(2.0, TrainingProgress())
+    # at steps 50, 75, 100 and 110
+    assert timetable.validation_seconds_left(26) == timetable.validation_seconds_left(50) == 8.0
+    assert timetable.validation_seconds_left(110) == 2.0
+
+
 def limit_of(minutes: float, pace: Pace, used: float = 0.0) -> TimeLimit:
     return TimeLimit(
         TrainingConfig(minutes=minutes), pace, time.monotonic(), TrainingProgress(spent=used)
@@ -66,7 +127,7 @@ def test_what_is_left_of_the_time() -> None:
         1, Pace(0.5, 2.0), used=58
     ).is_up()  # a step, a validation and its checkpoint need 2.5 s
     for seconds in (30.0, 0.1, 0.3):  # the first step is slower
-        limit.add_step(seconds)
+        limit.measured.add_step(seconds)
     assert limit.pace.step == pytest.approx(0.2)
 
 
@@ -93,6 +154,25 @@ def without_an_end(tiny_recipe: dict[str, Any]) -> dict[str, Any]:
         del recipe["training"][name]
     recipe["training"] |= {"schedule": "linear", "log_every": 1, "decode": 0}
     return recipe
+
+
+def test_the_log_and_the_screen_say_how_long_a_validation_takes(
+    tiny_recipe: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny_recipe["training"] |= {"steps": 12, "validate_every": 6, "log_every": 3}
+    run = train(tiny_recipe, out=tmp_path / "run")
+    timings = [event for event in run.events() if event["event"] == "timing"]
+    assert [event["step"] for event in timings] == [6, 12]
+    assert all(0 < event["validation_seconds"] < 60 for event in timings)
+    printed = capsys.readouterr().err
+    assert f"validation at step 6 in {timings[0]['validation_seconds']:.1f} s: loss" in printed
+    steps = [line for line in printed.splitlines() if line.startswith("step ")]
+    assert [line.endswith("left, not counting validations") for line in steps] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_training_ends_in_time_with_a_checkpoint(

@@ -564,9 +564,12 @@ class TrainingConfig(Config):
     """Steps between two lines of the log; default: 50, or a fiftieth of the steps if that is
     less."""
     validate_every: int | None = Field(None, ge=1)
-    """Steps between two validations; default: once an epoch."""
+    """Steps between two validations; default: once an epoch. Validations that would take more than
+    a tenth of the training, and half a minute in all, then become rarer: one every two, four, ...
+    epochs, but at least four. Not with `patience` and `schedule: plateau`, which count them."""
     checkpoint_every: int | None = Field(None, ge=1)
-    """Steps between two checkpoints; default: with each validation."""
+    """Steps between two checkpoints, besides those of validations; default: once an epoch, or as
+    often as `validate_every` says."""
     keep_best: int = Field(1, ge=1)
     """How many of the best checkpoints to keep."""
     best: str = "loss"
@@ -576,7 +579,8 @@ class TrainingConfig(Config):
     patience: int | None = Field(None, ge=1)
     """Stop after so many validations without a better one."""
     decode: int = Field(200, ge=0)
-    """How many validation examples to decode for the task's metrics; 0 decodes none."""
+    """How many validation examples to decode for the task's metrics: a random sample, the same in
+    every training; 0 decodes none."""
     samples: int = Field(2, ge=0)
     """How many of them to show."""
     watch: str | None = Field(None, min_length=1, max_length=500)

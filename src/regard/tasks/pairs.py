@@ -226,8 +226,8 @@ class TargetTexts(WrittenTexts):
         return self.sources.tokens(source)
 
     def check(self, validation: Dataset) -> None:
-        """Refuse a search that cannot decode the first inputs of the validation."""
-        inputs = self.sources.groups(validation)[: self.recipe.training.decode]
+        """Refuse a search that cannot decode the inputs of the validation."""
+        inputs = decoded_inputs(self.sources.groups(validation), self.recipe.training.decode)
         lengths = [len(self.sources.of(validation, rows[0])) for rows in inputs]
         Limits.of(lengths, self.config, wording_of(self.tokenizer, self.config, len(lengths)))
 
@@ -320,6 +320,17 @@ class TargetTexts(WrittenTexts):
 
 # Their metrics
 
+SAMPLE_SEED = 1
+"""Seed of the choice of inputs that a validation decodes."""
+
+
+def decoded_inputs(inputs: Sequence[list[int]], count: int) -> list[list[int]]:
+    """So many inputs, in their order; the same in every training, so that metrics can be compared.
+    The first inputs might be the shortest ones: some files are sorted."""
+    random_numbers = np.random.PCG64(SAMPLE_SEED).random_raw(len(inputs))
+    chosen = np.argsort(random_numbers, kind="stable")[:count]
+    return [inputs[number] for number in np.sort(chosen)]
+
 
 class TextMetrics(Metrics):
     """Loss and perplexity of the targets, and what `text_scores` says about the outputs."""
@@ -343,11 +354,11 @@ class TextMetrics(Metrics):
         return self.targets.sources.are_alone
 
     def validate(self, model: Generator, examples: Dataset) -> dict[str, Any]:
-        """Loss and perplexity on all examples; the other metrics on the first inputs, decoded
-        greedily."""
+        """Loss and perplexity on all examples; the other metrics on a sample of the inputs,
+        decoded greedily."""
         training = self.recipe.training
         metrics: dict[str, Any] = loss_metrics(*self.summed_loss(model, examples))
-        inputs = self.targets.sources.groups(examples)[: training.decode]
+        inputs = decoded_inputs(self.targets.sources.groups(examples), training.decode)
         if not inputs or not math.isfinite(metrics["loss"]):
             return metrics
         greedy = self.recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})

@@ -50,27 +50,31 @@ class Display:
                 self._task, description=what, completed=done, total=total, facts=facts, visible=True
             )
 
-    def logged(self, line: Event, steps: int) -> None:
-        """Show a line of the training log."""
+    def logged(self, line: Event, steps: int, validations: float | None) -> None:
+        """Show a line of the training log. The time left is that of the steps and `validations`;
+        None if it is not known how long these take."""
         facts = f"loss {line['loss']:.3f}  {line['tokens_per_second']:,.0f} {line['unit']}/s"
         self._paces.append(line["seconds_per_step"])
         left = steps - line["step"]
-        remaining = duration_range(left * min(self._paces), left * max(self._paces))
-        self.doing(
-            "training", line["step"], steps, f"{shown(facts)}  {shown(f'about {remaining} left')}"
-        )
+        also = validations or 0.0
+        remaining = duration_range(left * min(self._paces) + also, left * max(self._paces) + also)
+        until_end = f"about {remaining} left"
+        if validations is None:
+            until_end += ", not counting validations"
+        self.doing("training", line["step"], steps, f"{shown(facts)}  {shown(until_end)}")
         if not self.console.is_terminal:
             self.say(
-                f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  about "
-                f"{remaining} left"
+                f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  {until_end}"
             )
 
-    def validated(self, line: Event, verdict: str) -> None:
-        """Show a validation: its metrics, whether it is the best so far, and a few outputs."""
+    def validated(self, line: Event, verdict: str, seconds: float) -> None:
+        """Show a validation: its time and metrics, whether it is the best so far, and a few
+        outputs."""
         shown = {name: value for name, value in line.items() if isinstance(value, float)}
         metrics = "  ".join(f"{name} {value:.3f}" for name, value in shown.items())
         self.say(
-            f"validation at step {line['step']:,}: {metrics}{f'  ({verdict})' if verdict else ''}"
+            f"validation at step {line['step']:,} in {seconds:.1f} s: "
+            f"{metrics}{f'  ({verdict})' if verdict else ''}"
         )
         for sample in line.get("samples", ()):
             self.say(

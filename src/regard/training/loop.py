@@ -190,8 +190,10 @@ class Trainer:
                 saved = timetable.is_saved(progress.step)
                 validated = timetable.is_validated(progress.step)
                 if validated:
-                    write(self.validate_and_decide())
-                    timetable.replan(progress)
+                    line, seconds = self.validate_and_decide()
+                    write(self.timing(seconds))
+                    write(line)
+                    timetable.replan(progress, seconds)
                     timetable.log_plans(write)
                     forget_packed_weights()
                 # all processes stop at the same step
@@ -323,17 +325,21 @@ class Trainer:
             "seconds_per_step": seconds / (progress.step - progress.logged_step),
         }
         progress.begin_line()
-        self.display.logged(line, self.timetable.steps)
+        self.display.logged(
+            line, self.timetable.steps, self.timetable.validation_seconds_left(progress.step)
+        )
         return line
 
     # Validation
 
-    def validate_and_decide(self) -> Event:
+    def validate_and_decide(self) -> tuple[Event, float]:
         """Validate, rank the checkpoint that will be saved, and decide whether to stop early; the
-        line of the log on it."""
+        line of the log on it, and the seconds that it took."""
         progress = self.progress
         self.losses.collect(progress)
+        started = time.perf_counter()
         line: Event = {"event": "validation", "step": progress.step, **self._metrics()}
+        seconds = time.perf_counter() - started
         if not math.isfinite(line["loss"]):
             raise self.losses.divergence("validation loss", progress.step)
         before = progress.best_checkpoint
@@ -342,10 +348,15 @@ class Trainer:
         progress.best = self.ranking.with_checkpoint(progress.best, checkpoint)
         progress.waited = 0 if progress.best_checkpoint == checkpoint else progress.waited + 1
         progress.stopped = self.out_of_patience()
-        self.display.validated(line, self.ranking.comment(checkpoint, before))
+        self.display.validated(line, self.ranking.comment(checkpoint, before), seconds)
         if progress.stopped:
             self.display.say(f"stopped: {self.stop_reason}")
-        return line
+        return line, seconds
+
+    def timing(self, seconds: float) -> Event:
+        """The line of the log on the time of a validation; the validation's own has only
+        metrics."""
+        return {"event": "timing", "step": self.progress.step, "validation_seconds": seconds}
 
     def _metrics(self) -> dict[str, Any]:
         """The metrics of a validation, computed by the first process."""
@@ -355,6 +366,7 @@ class Trainer:
         return computed
 
     def _validate(self, model: nn.Module) -> dict[str, Any]:
+        self.display.doing("validating", self.progress.step, self.timetable.steps)
         return self.gradients.in_memory(lambda: validate(model, self.task, self.data.validation))
 
     def look_at_watched(self) -> None:
@@ -388,11 +400,13 @@ class Trainer:
         if self.resolved.training.average == 1 or not folders or not self.is_main:
             return
         model = model_of_mean_weights(self.task, folders, self.accelerator.device, self.run.folder)
+        started = time.perf_counter()
         line: Event = {"event": "average", "step": progress.step, **self._validate(model)}
+        seconds = time.perf_counter() - started
         before = progress.best_checkpoint
         comment = self.ranking.comment(self._ranked(line), before)
         self.display.say(f"average of the last {len(folders)} checkpoints:")
-        self.display.validated(line, comment)
+        self.display.validated(line, comment, seconds)
         # after the validation, which may set buffers of the model
         save_checkpoint(self.run.checkpoints / "average", stored_weights(model), self.facts())
         if self.ranking.improves(self._ranked(line), before):
@@ -486,6 +500,8 @@ class Trainer:
         self.progress = TrainingProgress.of(state["progress"])
         if minutes is None or minutes != self.run.recipe.training.minutes:
             self.progress.planned_steps = 0  # the rest is planned anew
+        if minutes != self.run.recipe.training.minutes:
+            self.progress.planned_every = 0
         stream = self.stream()
         position = self.progress.position
         if position.index not in range(stream.epoch_batches(position.epoch)):
@@ -493,6 +509,7 @@ class Trainer:
         stored = int(state.get("group", self.timetable.batches_per_step))
         batches = resumed_batches_per_step(stored, self.batches_at_once, self.accelerator)
         self.timetable.plan(batches, self.progress)
+        self.timetable.measured.add_validation(self.progress.validation_seconds)
         restore_optimiser(self.optimiser, state["optimiser"])
         if self.accelerator.scaler:
             self.accelerator.scaler.load_state_dict(state["scaler"])

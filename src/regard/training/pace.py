@@ -28,10 +28,10 @@ SECONDS_OF_MEASURING = 10.0
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds of a step, and of a validation with the checkpoint after it."""
+    """Seconds of a step, and of a validation with the checkpoint after it; 0 if not measured yet."""
 
-    step: float
-    validation: float
+    step: float = 0.0
+    validation: float = 0.0
 
 
 def measure_pace(

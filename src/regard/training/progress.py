@@ -39,11 +39,11 @@ class TrainingProgress:
     planned_steps: int = 0
     """Steps of a training with `training.minutes`, as planned; 0 without it."""
     planned_every: int = 0
-    """Steps between two validations of such a training, unless the recipe says so."""
+    """Steps between two validations, if a plan says so instead of the recipe; else 0."""
     spent: float = 0.0
     """Seconds of `training.minutes` used so far."""
     validation_seconds: float = 0.0
-    """Time of the last validation of such a training, with its checkpoint."""
+    """Time of the last validation, with its checkpoint."""
 
     @property
     def best_checkpoint(self) -> RankedCheckpoint | None:

@@ -1,4 +1,5 @@
-"""`training.minutes`: how many steps fit into a time limit, and what is left of it."""
+"""The time of a training: how many steps fit into `training.minutes`, and how often there is time for a
+validation."""
 
 from __future__ import annotations
 
@@ -18,13 +19,17 @@ measured."""
 PLANNED_VALIDATIONS = 20
 """Validations of a training with a time limit."""
 FEWEST_VALIDATIONS = 4
-"""Validations of such a training even if they are slow."""
+"""Validations of a training even if they are slow."""
 
 
 VALIDATION_SHARE = 0.1
 """Share of the time that validations may take."""
 FEWEST_VALIDATIONS_SHARE = 0.5
 """Share of the time that the fewest validations may take."""
+
+
+UNNOTICED_SECONDS = 30.0
+"""Seconds that all validations of a training without a time limit may take, whatever their share."""
 
 
 TOLERATED_DEVIATION = 0.1
@@ -63,6 +68,37 @@ def plan_for(
     return TimePlan(steps, math.ceil(steps / count))
 
 
+def affordable_interval(every: int, steps_left: int, pace: Pace) -> int:
+    """The steps between two validations with which they take at most a tenth of the rest of a
+    training: `every`, or two, four, ... times as many, as long as enough validations remain."""
+    while (count := math.ceil(steps_left / every)) >= 2 * FEWEST_VALIDATIONS:
+        validations = count * pace.validation
+        share = VALIDATION_SHARE * (steps_left * pace.step + validations)
+        if validations <= max(share, UNNOTICED_SECONDS):
+            break
+        every *= 2
+    return every
+
+
+class MeasuredPace:
+    """The pace of a training while it runs."""
+
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
+        self._steps = 0
+        self._seconds = 0.0
+
+    def add_step(self, seconds: float) -> None:
+        """The first step after a start is slower, and does not count."""
+        if self._steps:
+            self._seconds += seconds
+            self.pace = replace(self.pace, step=self._seconds / self._steps)
+        self._steps += 1
+
+    def add_validation(self, seconds: float) -> None:
+        self.pace = replace(self.pace, validation=seconds)
+
+
 class TimeLimit:
     """The time left of `training.minutes`, and the pace so far.
 
@@ -75,9 +111,8 @@ class TimeLimit:
     ) -> None:
         assert config.minutes is not None
         self.seconds, self.given_every = 60 * config.minutes, config.validate_every
-        self.pace = Pace(pace.step, pace.validation or before.validation_seconds)
+        self.measured = MeasuredPace(Pace(pace.step, pace.validation or before.validation_seconds))
         self._spent, self._started = before.spent, started
-        self._steps, self._in_steps = 0, 0.0
         self._at_the_end = 1 if config.average == 1 else 2
         """Validations after the last step: an average of checkpoints is validated too."""
 
@@ -89,12 +124,9 @@ class TimeLimit:
     def left(self) -> float:
         return self.seconds - self.spent
 
-    def add_step(self, seconds: float) -> None:
-        """The first step after a start is slower, and does not count."""
-        if self._steps:
-            self._in_steps += seconds
-            self.pace = replace(self.pace, step=self._in_steps / self._steps)
-        self._steps += 1
+    @property
+    def pace(self) -> Pace:
+        return self.measured.pace
 
     def is_up(self) -> bool:
         """Whether there is only time for a validation and a checkpoint left, but for no further

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
@@ -12,9 +11,15 @@ from regard.data.config import TrainingConfig
 from regard.training.display import Display
 from regard.training.log import Event, Write
 from regard.training.optimiser import warmup_steps
+from regard.training.pace import Pace
 from regard.training.processes import sum_over_processes
 from regard.training.progress import TrainingProgress
-from regard.training.time_limit import TimeLimit, TimePlan
+from regard.training.time_limit import (
+    MeasuredPace,
+    TimeLimit,
+    TimePlan,
+    affordable_interval,
+)
 
 LOG_EVERY = 50
 """Steps between two lines of the log, unless the recipe says so."""
@@ -34,7 +39,9 @@ class Timetable:
     """The steps of a training, and which of them are logged, validated and saved.
 
     With `training.minutes` the steps are planned from the pace, and planned again when the pace
-    turns out to be different. All processes follow the plan of the first one: their clocks differ.
+    turns out to be different. Without it, and if the recipe does not say how often to validate,
+    slow validations become rarer. All processes follow the plan of the first one: their clocks
+    differ.
     """
 
     def __init__(
@@ -51,8 +58,9 @@ class Timetable:
         self.accelerator = accelerator
         self.display = display
         self.limit: TimeLimit | None = None
+        self.measured = MeasuredPace(Pace())
         self._plans: list[Event] = []
-        """Plans for the time limit that are not in the log yet."""
+        """Plans that are not in the log yet."""
         self.plan(batches_per_step, TrainingProgress())
 
     def plan(self, batches_per_step: int, progress: TrainingProgress) -> None:
@@ -64,11 +72,13 @@ class Timetable:
             self.steps = total_steps(
                 config.steps, config.epochs, self.epoch_batches, batches_per_step
             )
-            self.validate_every = config.validate_every or every_epoch
         else:
             self.steps = progress.planned_steps
-            self.validate_every = config.validate_every or progress.planned_every or every_epoch
+        self.validate_every = config.validate_every or progress.planned_every or every_epoch
         self.checkpoint_every = config.checkpoint_every or self.validate_every
+        if config.minutes is None and config.validate_every is None:
+            # an average of checkpoints does not depend on how long a validation takes
+            self.checkpoint_every = config.checkpoint_every or every_epoch
         # with a time limit, the first plan says how many steps
         if config.warmup == "auto" and self.steps:
             warmup = warmup_steps(config, self.steps)
@@ -93,6 +103,7 @@ class Timetable:
     def keep_time(self, limit: TimeLimit, progress: TrainingProgress) -> None:
         """Train within a time limit: by the plan that the run has already, or by a new one."""
         self.limit = limit
+        self.measured = limit.measured
         if not progress.planned_steps:
             is_over = progress.step > 0 and limit.is_up()
             plan = TimePlan(0, self.validate_every) if is_over else limit.first_plan()
@@ -101,7 +112,15 @@ class Timetable:
     def _follow(self, plan: TimePlan, progress: TrainingProgress) -> None:
         """Make the steps of a plan, beginning now."""
         progress.planned_steps = progress.step + plan.steps
-        progress.planned_every = plan.validate_every
+        self._validate_every(plan.validate_every, progress)
+        self.display.say(
+            f"training.minutes={self.config.minutes:g}: {self.steps:,} steps, a validation every "
+            f"{self.validate_every:,}"
+        )
+
+    def _validate_every(self, steps: int, progress: TrainingProgress) -> None:
+        """Validate so often from now on, also after a resume, and note it in the log."""
+        progress.planned_every = steps
         self.plan(self.batches_per_step, progress)
         event = {
             "event": "plan",
@@ -110,10 +129,6 @@ class Timetable:
             "validate_every": self.validate_every,
         }
         self._plans.append(event)
-        self.display.say(
-            f"training.minutes={self.config.minutes:g}: {self.steps:,} steps, a validation every "
-            f"{self.validate_every:,}"
-        )
 
     def end_if_time_is_up(self, progress: TrainingProgress) -> None:
         """Make this the last step if the time is up, in all processes."""
@@ -128,15 +143,39 @@ class Timetable:
         )
         self.steps = progress.planned_steps = progress.step
 
-    def replan(self, progress: TrainingProgress) -> None:
-        """Plan the remaining steps again, after a validation, if the pace is not the planned
-        one."""
-        if self.limit is None or progress.step >= self.steps:
+    def replan(self, progress: TrainingProgress, validation_seconds: float) -> None:
+        """Plan the remaining steps or validations again, after a validation that took so long, if
+        the pace is not the planned one."""
+        if progress.step >= self.steps:
+            return
+        if self.limit is None:
+            self._afford_validations(progress, validation_seconds)
             return
         plans = [self.limit.replanned(self.steps - progress.step, self.validate_every)]
         plan = broadcast_object_list(plans)[0]
         if plan is not None:
             self._follow(plan, progress)
+
+    def _afford_validations(self, progress: TrainingProgress, seconds: float) -> None:
+        """Validate less often if validations take more than a tenth of the training.
+
+        Not if the recipe says how often, nor if the training depends on how many validations there
+        are: it would not be the same on a faster machine.
+        """
+        config = self.config
+        counts = config.patience is not None or config.schedule == "plateau"
+        step = self.measured.pace.step
+        if config.validate_every is not None or counts or not step:
+            return
+        pace = Pace(step, seconds)
+        interval = affordable_interval(self.validate_every, self.steps - progress.step, pace)
+        every = broadcast_object_list([interval])[0]
+        if every != self.validate_every:
+            self._validate_every(every, progress)
+            self.display.say(
+                f"a validation takes {seconds:.0f} s: from now on there is one every "
+                f"{every:,} steps (training.validate_every says how often)"
+            )
 
     def log_plans(self, write: Write) -> None:
         for event in self._plans:
@@ -145,14 +184,23 @@ class Timetable:
 
     def add_step(self, seconds: float) -> None:
         """Take the time of a step into account."""
-        if self.limit is not None:
-            self.limit.add_step(seconds)
+        self.measured.add_step(seconds)
 
     def add_validation(self, seconds: float, progress: TrainingProgress) -> None:
-        """Take the time of a validation with its checkpoint into account."""
-        if self.limit is not None:
-            progress.validation_seconds = seconds
-            self.limit.pace = replace(self.limit.pace, validation=seconds)
+        """Take the time of a validation, with its checkpoint, into account."""
+        progress.validation_seconds = seconds
+        self.measured.add_validation(seconds)
+
+    def validation_seconds_left(self, step: int) -> float | None:
+        """The time of the validations after a step, its own included; None as long as none was
+        measured."""
+        seconds = self.measured.pace.validation
+        if not seconds:
+            return None
+        regular = self.steps // self.validate_every - (step - 1) // self.validate_every
+        last = self.steps % self.validate_every > 0  # the last step is validated, too
+        average = self.config.average > 1
+        return seconds * (regular + last + average)
 
     @property
     def spent(self) -> float:

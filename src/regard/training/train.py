@@ -173,7 +173,7 @@ def _pace_of(
     minutes = recipe.training.minutes
     if minutes is not None and (run.resumable() is None or run.recipe.training.minutes != minutes):
         return measure_pace(recipe, task, data, model, accelerator, 60 * minutes)
-    return Pace(0.0, 0.0)
+    return Pace()
 
 
 def _train(trainer: Trainer, pace: Pace, started: float, *, tries: bool) -> None:

@@ -443,7 +443,7 @@ def _curves(comparison: Comparison) -> list[Part]:
     if comparison.unit != "examples":
         note += " Losses are per token: only runs with the same tokenizer can be compared by them."
     if comparison.decodes:
-        note += " Metrics are those of greedy search on the first of them (training.decode)."
+        note += " Metrics are those of greedy search on a sample of them (training.decode)."
     return [*curves, muted(note)] if curves else []
 
 

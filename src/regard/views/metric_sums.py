@@ -66,7 +66,7 @@ def text_metrics(
         if name in bleu_orders:
             options = {"lowercase": settings["lowercase"], "tokenize": settings["tokenize"]}
             metrics[name] = (
-                partial(counts, BLEU(max_ngram_order=bleu_orders[name], **options)),
+                partial(counts, BLEU(max_ngram_order=bleu_orders[name], force=True, **options)),
                 bleu_of,
             )
         elif name == "chrf":
