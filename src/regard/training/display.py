@@ -58,13 +58,13 @@ class Display:
         left = steps - line["step"]
         also = validations or 0.0
         remaining = duration_range(left * min(self._paces) + also, left * max(self._paces) + also)
-        until_end = f"about {remaining} left"
-        if validations is None:
-            until_end += ", not counting validations"
-        self.doing("training", line["step"], steps, f"{shown(facts)}  {shown(until_end)}")
+        left_out = ", not counting validations" if validations is None else ""
+        until_end = shown(f"about {remaining} left{left_out}")
+        self.doing("training", line["step"], steps, f"{shown(facts)}  {until_end}")
         if not self.console.is_terminal:
             self.say(
-                f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  {until_end}"
+                f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  about "
+                f"{remaining} left{left_out}"
             )
 
     def validated(self, line: Event, verdict: str, seconds: float) -> None:
