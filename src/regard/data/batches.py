@@ -172,6 +172,13 @@ class Tokens(Protocol):
     def arrange(self, values_BL: Tensor) -> Tensor:
         """Padded values, one per token, in this layout."""
 
+    @property
+    def is_real(self) -> Tensor:
+        """True for tokens, False for padding and filler, in the layout of `ids`."""
+
+    def with_ids(self, ids: Tensor) -> Self:
+        """Sentences of the same lengths with other tokens, in the layout of `ids`."""
+
     def restore(self, hidden: Tensor) -> Tensor:
         """Hidden states of the model in the layout of the batch that it was given."""
 
@@ -263,6 +270,13 @@ class Padded(Ragged):
     def predicted(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         inputs = self.inputs
         return inputs.real(hidden), inputs.real(self.ids_BL[:, 1:])
+
+    @property
+    def is_real(self) -> Tensor:
+        return real_positions(self.lengths_B, self.ids_BL.shape[1])
+
+    def with_ids(self, ids: Tensor) -> Self:
+        return replace(self, ids_BL=ids)
 
     def arrange(self, values_BL: Tensor) -> Tensor:
         return values_BL

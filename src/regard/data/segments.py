@@ -165,12 +165,18 @@ class Segments(Examples):
 
 
 class SingleSegments(Segments):
-    """Documents, cut where they are longer than the model reads at once."""
+    """Documents, cut where they are longer than the model reads at once; or all documents joined,
+    each with its end, and cut into pieces of one length."""
 
-    def __init__(self, text: RawTokens, masking: Masking, max_length: int) -> None:
+    def __init__(
+        self, text: RawTokens, masking: Masking, max_length: int, *, joined: bool = False
+    ) -> None:
         room = max_length - (len(text.tokenizer.templates[0]) - 1)
-        self._starts, self._stops, documents = cut(text.bounds[:-1], text.bounds[1:] - 1, room)
-        super().__init__(text, masking, text.corpora[documents])
+        begins, ends = text.bounds[:-1], text.bounds[1:] - 1
+        if joined:
+            begins, ends = text.bounds[:1], text.bounds[-1:] - 1
+        self._starts, self._stops, _ = cut(begins, ends, room)
+        super().__init__(text, masking, text.corpora[text.document_at(self._starts)])
 
     def draw(self, seed: int, epoch: int) -> Shown:
         nothing = np.zeros_like(self._starts)

@@ -9,9 +9,9 @@ has a fixed size, and stays packed up to the loss (shapes.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,13 @@ class Packed(Tensors):
 
     def predicted(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
+
+    @property
+    def is_real(self) -> Tensor:
+        return torch.ones_like(self.ids_1P, dtype=torch.bool)
+
+    def with_ids(self, ids: Tensor) -> Self:
+        return replace(self, ids_1P=ids)
 
     def arrange(self, values_BL: Tensor) -> Tensor:
         raise NotImplementedError
@@ -131,6 +138,10 @@ class PackedRow(Packed):
 
     def predicted(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         return hidden.flatten(0, 1), self.next_P
+
+    @property
+    def is_real(self) -> Tensor:
+        return (self.next_P >= 0)[None]
 
     def arrange(self, values_BL: Tensor) -> Tensor:
         return values_BL

@@ -47,13 +47,26 @@ class ELECTRAEncoder(Encoder):
             "pooler": ("gelu",),
             "activation": ("gelu",),
             # the two are separate models there
-            "masked_head": (False,) if config.replaced_head else (False, True),
+            "masked_head": (False,) if _is_discriminator(config) else (False, True),
         }
+
+    def weight_names(
+        self, task: str, config: dict[str, Any], *, apart: bool = False
+    ) -> dict[str, str]:
+        """Of a model that was pre-trained with a generator, the discriminator alone is exchanged."""
+        if config.get("generator_size") is not None:
+            config = {**config, "masked_head": False}
+        return super().weight_names(task, config, apart=apart)
 
     def pretrained_class(self, config: Any, theirs: Mapping[str, Tensor]) -> str:
         return (
             "ForPreTraining" if config.replaced_head else super().pretrained_class(config, theirs)
         )
+
+
+def _is_discriminator(config: Any) -> bool:
+    """Whether the model has no masked-LM head of its own beside the head for replaced tokens."""
+    return bool(config.replaced_head and config.generator_size is None)
 
 
 ELECTRA = ELECTRAEncoder(

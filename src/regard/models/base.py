@@ -406,6 +406,11 @@ class MaskedModel(Contextual):
 
     longest: int
 
+    @property
+    def masked_model(self) -> MaskedModel:
+        """The model that predicts masked tokens: this one, or the generator of ELECTRA."""
+        return self
+
     def forward(self, batch: Any) -> Output:
         """The hidden states of the last layer, [B, L, D]."""
         return Output(self.states(batch))

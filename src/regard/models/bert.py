@@ -3,10 +3,10 @@ encoder only."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.data.batches import LabelledBatch, MaskedBatch, Tokens
@@ -29,6 +29,18 @@ Segmented = MaskedBatch | LabelledBatch
 """Batches of texts with one or two segments."""
 
 
+BASE = {"layers": 12, "width": 768, "heads": 12, "feed_forward": 3072}
+ROBERTA = {"next_sentence": False, "segment_vectors": 1, "first_position": 2}
+ELECTRA_SMALL = {
+    "layers": 12,
+    "width": 256,
+    "heads": 4,
+    "feed_forward": 1024,
+    "embedding_width": 128,
+}
+ELECTRA = {"next_sentence": False, "replaced_head": True, "pooler": "gelu"}
+
+
 class BERTConfig(BlocksConfig):
     """Bidirectional Transformer encoder (Devlin 2019)."""
 
@@ -37,17 +49,32 @@ class BERTConfig(BlocksConfig):
         "mini": {"layers": 4, "width": 256, "heads": 4, "feed_forward": 1024},
         "small": {"layers": 4, "width": 512, "heads": 8, "feed_forward": 2048},
         "medium": {"layers": 8, "width": 512, "heads": 8, "feed_forward": 2048},
-        "base": {"layers": 12, "width": 768, "heads": 12, "feed_forward": 3072},
+        "base": BASE,
         "large": {"layers": 24, "width": 1024, "heads": 16, "feed_forward": 4096},
+        "roberta_base": {**BASE, **ROBERTA},
+        "electra_small": {**ELECTRA_SMALL, **ELECTRA, "generator_size": 1 / 4},
+        "electra_base": {**BASE, **ELECTRA, "generator_size": 1 / 3},
     }
     pretraining = "masked"
     segments = True
     head_pooling = "first"
 
     kind: Literal["bert"] = "bert"
-    preset: Literal["tiny", "mini", "small", "medium", "base", "large"] = "small"
+    preset: Literal[
+        "tiny",
+        "mini",
+        "small",
+        "medium",
+        "base",
+        "large",
+        "roberta_base",
+        "electra_small",
+        "electra_base",
+    ] = "small"
     """A named set of sizes; any field given in the recipe overrides it. `base` and `large` are the
-    paper's, the others those of Turc et al. 2019, arXiv:1908.08962."""
+    paper's; `tiny` to `medium` are those of Turc et al. 2019, arXiv:1908.08962; the last three are
+    RoBERTa and ELECTRA, whose pre-training differs too (recipes `tales-roberta` and
+    `tales-electra`)."""
     layers: int = Field(4, ge=1)
     """Blocks."""
     next_sentence: bool = True
@@ -59,6 +86,10 @@ class BERTConfig(BlocksConfig):
     replaced_head: bool = False
     """Whether the model has ELECTRA's head, which tells for each token whether a generator replaced
     it."""
+    generator_size: float | None = Field(None, gt=0, le=1)
+    """Size of ELECTRA's generator, which only pre-training needs: its heads, width and feed-forward
+    width are this share of the model's (1/4 for ELECTRA small, 1/3 for base). It shares the
+    embeddings and has the masked-LM head. null: no generator."""
     embedding_width: int | None = Field(None, ge=1)
     """Width of the embeddings, which a matrix then projects to `width` (ELECTRA small: 128); null:
     `width`, without a projection."""
@@ -77,8 +108,35 @@ class BERTConfig(BlocksConfig):
     epsilon: float = Field(1e-12, gt=0)
     """Added to the variance in every LayerNorm; the default is that of the paper's code."""
 
+    @model_validator(mode="after")
+    def _generator_fits(self) -> Self:
+        if self.generator_size is not None and (self.next_sentence or not self.replaced_head):
+            raise ValueError(
+                "generator_size is for ELECTRA, which needs replaced_head: true and "
+                "next_sentence: false"
+            )
+        return self
+
     def head_layer(self, width: int, pooling: HeadPooling | None) -> Pooler | None:
         return Pooler(width, self.pooler) if pooling == "first" else None
+
+    def of_generator(self) -> BERTConfig:
+        """The config of ELECTRA's generator (section 3.2): narrower, with embeddings of the same
+        width."""
+        assert self.generator_size is not None
+        heads = max(1, round(self.heads * self.generator_size))
+        width = heads * (self.width // self.heads)
+        embedding = self.embedding_width or self.width
+        changes = {
+            "heads": heads,
+            "width": width,
+            "feed_forward": max(1, round(self.feed_forward * self.generator_size)),
+            "embedding_width": None if embedding == width else embedding,
+            "masked_head": True,
+            "replaced_head": False,
+            "generator_size": None,
+        }
+        return self.model_copy(update=changes)
 
 
 class BERTEmbedding(nn.Module):
@@ -232,7 +290,8 @@ class BERT(MaskedModel):
     Later papers keep this model without next-sentence prediction, and change fields of its config:
         RoBERTa, Liu et al. 2019, arXiv:1907.11692       segment_vectors: 1, first_position: 2
         DistilBERT, Sanh et al. 2019, arXiv:1910.01108   segment_vectors: 0, pooler: relu
-        ELECTRA, Clark et al. 2020, arXiv:2003.10555     replaced_head, embedding_width, pooler: gelu
+        ELECTRA, Clark et al. 2020, arXiv:2003.10555     replaced_head, generator_size, embedding_width,
+                                                         pooler: gelu; objectives/replaced_tokens.py
     """
 
     config: BERTConfig
@@ -245,18 +304,37 @@ class BERT(MaskedModel):
         self.depth = config.layers
         self.embedding = BERTEmbedding(config, vocabulary_size)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        has_generator = config.generator_size is not None
         self.output = (
             MaskedHead(config, vocabulary_size, self.embedding.tokens)
-            if config.masked_head
+            if config.masked_head and not has_generator
             else None
         )
         self.next_sentence = NextSentenceHead(config.width) if config.next_sentence else None
         self.replaced = ReplacedHead(config) if config.replaced_head else None
+        self.generator = self._make_generator(vocabulary_size) if has_generator else None
         initialise(self)
+
+    def _make_generator(self, vocabulary_size: int) -> BERT:
+        """ELECTRA's generator, whose embeddings are those of this model."""
+        generator = BERT(self.config.of_generator(), vocabulary_size)
+        theirs = generator.embedding
+        theirs.tokens = self.embedding.tokens
+        theirs.positions = self.embedding.positions
+        theirs.segments = self.embedding.segments
+        theirs.norm = self.embedding.norm
+        assert generator.output is not None
+        generator.output.output.linear.weight = self.embedding.tokens.weight
+        return generator
 
     def prepare_for_head(self, *, keep_readout: bool, by_token: bool) -> None:
         super().prepare_for_head(keep_readout=keep_readout, by_token=by_token)
         self.replaced = None
+        self.generator = None
+
+    @property
+    def masked_model(self) -> BERT:
+        return self if self.generator is None else self.generator
 
     @property
     def embeddings(self) -> dict[str, Embedding]:

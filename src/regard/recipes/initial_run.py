@@ -18,6 +18,7 @@ MAY_DIFFER_FROM_INIT = (
     "next_sentence",
     "masked_head",
     "replaced_head",
+    "generator_size",
     "objective",
     "tie",
     "doubly_stochastic",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 from zlib import crc32
 
 import numpy as np
@@ -36,8 +36,10 @@ from regard.data.segments import (
 from regard.errors import ConfigError, DataError, InputError, Problem
 from regard.models import MODELS, any_config
 from regard.models.base import MaskedModel, device_of
+from regard.models.bert import BERT
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.language_model import MaskedTokens, masked_states, masked_sums
+from regard.objectives.replaced_tokens import ReplacedTokens, detection_sums
 from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
 from regard.tasks.raw import (
     RawEncoding,
@@ -89,8 +91,15 @@ class MaskedData(RawData):
     random_share: float = Field(0.1, ge=0, le=1)
     """Share of the predicted tokens that become another token; the rest stay as they are."""
     masked_weight: float = Field(1.0, ge=0)
-    """Weight of the masked-LM loss beside the next-sentence loss; 0 leaves only the latter: an
-    ablation."""
+    """Weight of the masked-LM loss beside the next-sentence loss, or beside the discriminator's; 0
+    leaves only the latter: an ablation."""
+    replaced_weight: float = Field(50.0, ge=0)
+    """Weight of the discriminator's loss beside the generator's, with `model.generator_size`:
+    lambda in ELECTRA's paper."""
+    blocks: Literal["documents", "contiguous"] = "documents"
+    """What an example is without next-sentence prediction. `documents`: a document, or a piece of a
+    long one; `contiguous`: `max_length` tokens of all documents joined, which may begin in one
+    document and end in the next (RoBERTa's full sentences)."""
     whole_words: Whole = "off"
     """The tokens that are masked together: single tokens (`off`), all pieces of a word (`words`),
     or everything between two spaces (`eojeol`, for Korean). An imported vocabulary with ## before
@@ -112,8 +121,13 @@ class MaskedLanguageModeling(Task):
     data = MaskedData
     models = any_config(lambda config: config.pretraining == "masked")
     vocabularies = ("text",)
-    lower_is_better = ("loss", "perplexity", "next_sentence_loss")
-    higher_is_better = ("masked_accuracy", "next_sentence_accuracy")
+    lower_is_better = ("loss", "perplexity", "next_sentence_loss", "replaced_loss")
+    higher_is_better = (
+        "masked_accuracy",
+        "next_sentence_accuracy",
+        "replaced_accuracy",
+        "replaced_f1",
+    )
     unit = "masked tokens"
     has_flat_batches = True
     start = Start(
@@ -154,9 +168,15 @@ class MaskedLanguageModeling(Task):
         cut = partial(cut_segments, recipe)
         return RawEncoding(recipe, tokenizers, cut, sentences, masked_counts)
 
-    def objective(self, model: MaskedModel) -> MaskedTokens:
-        objective = MaskedTokens(model, self.recipe.training.label_smoothing)
-        objective.weight = self.recipe.data.masked_weight
+    def objective(self, model: MaskedModel) -> MaskedTokens | ReplacedTokens:
+        smoothing = self.recipe.training.label_smoothing
+        data = self.recipe.data
+        if isinstance(model, BERT) and model.generator is not None:
+            detection = ReplacedTokens(model, smoothing, data.replaced_weight)
+            detection.masked_weight = data.masked_weight
+            return detection
+        objective = MaskedTokens(model, smoothing)
+        objective.weight = data.masked_weight
         return objective
 
     @classmethod
@@ -212,7 +232,9 @@ def cut_segments(recipe: Recipe, text: RawTokens, part: str) -> Segments:
 
 
 def single_segments(recipe: Recipe, text: RawTokens) -> SingleSegments:
-    return SingleSegments(text, masking_of(recipe, text.tokenizer), recipe.data.max_length)
+    data = recipe.data
+    masking = masking_of(recipe, text.tokenizer)
+    return SingleSegments(text, masking, data.max_length, joined=data.blocks == "contiguous")
 
 
 def masking_of(recipe: Recipe, tokenizer: Tokenizer) -> Masking:
@@ -245,7 +267,7 @@ class MaskedNetwork(Network):
         return MODELS[config.kind].build(config, self.encoding.tokenizers["text"].size)
 
     def set_first_weights(self, model: Any, train: Segments) -> None:
-        set_first_bias(model, self.encoding, train)
+        set_first_bias(model.masked_model, self.encoding, train)
 
     def check(self, data: Prepared[Segments]) -> None:
         model = self.recipe.model
@@ -257,6 +279,14 @@ class MaskedNetwork(Network):
         if best.startswith("next_sentence") and not model.next_sentence:
             what = "model.next_sentence is off"
             raise ConfigError(what, where="training.best", hint="choose another metric")
+        if best.startswith("replaced") and not getattr(model, "generator_size", None):
+            what = "only a model with a generator tells replaced tokens"
+            hint = "choose another metric, or set model.generator_size"
+            raise ConfigError(what, where="training.best", hint=hint)
+        if self.recipe.data.blocks != "documents" and model.next_sentence:
+            what = "next-sentence prediction reads pairs of segments of one document"
+            hint = "leave it at documents, or set model.next_sentence=false"
+            raise ConfigError(what, where="data.blocks", hint=hint)
         for part, examples in (("train", data.train), ("validation", data.validation)):
             batches = fixed_batches(examples, READ_TOKENS)
             if not any(examples.batch(rows).tokens for rows in batches):
@@ -278,8 +308,11 @@ class MaskedMetrics(Metrics):
         sums: dict[str, float] = defaultdict(float)
         for rows in fixed_batches(examples, READ_TOKENS):
             batch = examples.batch(rows).to(device_of(model))
-            for name, value in masked_sums(model, batch).items():
+            for name, value in masked_sums(model.masked_model, batch).items():
                 sums[name] += value
+            if isinstance(model, BERT) and model.generator is not None:
+                for name, value in detection_sums(model, batch).items():
+                    sums[name] += value
             progress(len(rows))
         if not sums["masked"]:
             raise _nothing_masked(examples.where(0))
@@ -293,6 +326,10 @@ class MaskedMetrics(Metrics):
         if pairs:
             metrics["next_sentence_loss"] = sums["next_loss"] / pairs
             metrics["next_sentence_accuracy"] = sums["next_correct"] / pairs
+        if tokens := sums["tokens"]:
+            metrics["replaced_loss"] = sums["detection_loss"] / tokens
+            metrics["replaced_accuracy"] = sums["detected"] / tokens
+            metrics["replaced_f1"] = 2 * sums["found"] / max(1, sums["named"] + sums["replaced"])
         return metrics
 
     def evaluate(self, model: MaskedModel, examples: Segments, progress: Done) -> dict[str, Any]:
@@ -318,6 +355,7 @@ class MaskedMetrics(Metrics):
         `hidden` is a checksum of which tokens are masked, and what is shown in their place: it
         differs if runs are measured on other tokens.
         """
+        model = model.masked_model
         if model.output is None:
             what = "a model was imported without the head that predicts masked tokens"
             raise DataError(what, where="compare", hint="compare what is fine-tuned from it")
@@ -408,6 +446,7 @@ class FilledGaps:
         Tokens that are not words, such as the mark of a word's beginning alone, are not offered;
         they keep their probability, so those of the others need not sum to 1.
         """
+        model = model.masked_model
         tokenizer = self.tokenizer
         rows = encoded.readable()
         not_offered = self._not_offered()

@@ -32,6 +32,7 @@ OPTIONAL_HEADS = {
     "masked_head": "output.",
     "next_sentence": "next_sentence.",
     "replaced_head": "replaced.",
+    "generator_size": "generator.",
 }
 """Heads that a pre-trained model may lack: config field -> prefix of the weight names."""
 
