@@ -31,6 +31,7 @@ from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.training.train import train
 from task_cases import make_task
+from texts import TOKENIZER_KINDS
 
 # What was typed, and what was written
 
@@ -42,7 +43,7 @@ TALES = [
 ]
 TOKENIZERS = {
     kind: Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=600), TALES)  # type: ignore[arg-type]
-    for kind in ("word", "character", "byte", "bpe", "wordpiece", "unigram")
+    for kind in TOKENIZER_KINDS
 }
 WORDS = st.sampled_from(
     ["The", "child", "was", "not", "big.", "여우가", "갔다.", "fo", "x", "quokka", "≠", "겹받침"]

@@ -43,7 +43,7 @@ from regard.tasks.tagging import TaggedInput, TaggedWord, Tagging, accuracy, ent
 from regard.text.normalise import Span
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from task_cases import make_task, rows_of
-from texts import TEXTS
+from texts import TEXTS, TOKENIZER_KINDS
 
 REAL = SHARED / "conll2003_en"
 CONLL = """\
@@ -358,7 +358,7 @@ def test_every_model_tags_a_sentence_the_same_alone_and_among_others(
         )
 
 
-@pytest.mark.parametrize("kind", ["bpe", "byte", "character", "word", "wordpiece", "unigram"])
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 def test_words_are_encoded_as_in_a_text_with_spaces(kind: Any) -> None:
     text = "Anna lives in 서울 , Oslo ."
     tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=300), [text] * 3)

@@ -1,6 +1,18 @@
-"""Texts with signs of many scripts, for hypothesis."""
+"""Texts with signs of many scripts, for hypothesis, and the kinds of tokenizers to read them."""
+
+from importlib.util import find_spec
+from typing import get_args
 
 from hypothesis import strategies as st
+
+from regard.text.tokenizers import TokenizerConfig
+
+TOKENIZER_KINDS = [
+    kind
+    for kind in get_args(TokenizerConfig.model_fields["kind"].annotation)
+    if kind != "morpheme" or find_spec("kiwipiepy")
+]
+"""All, except those whose library is not installed."""
 
 SIGNS = (
     "aZéß İJ\u030c e\u0301\u0323 \u1100\u1161\u11a8 \uac00\uac01 한국어 \u3131 "

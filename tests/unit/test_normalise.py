@@ -19,7 +19,7 @@ from regard.text.normalise import (
     word_spans,
 )
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, shown
-from texts import SIGNS, TEXTS
+from texts import SIGNS, TEXTS, TOKENIZER_KINDS
 
 HANGUL_JAMO = "\u1112\u1161\u11ab\u1100\u116e\u11a8"
 """한국 as a Mac writes it: three jamo a syllable."""
@@ -79,11 +79,7 @@ def test_a_vocabulary_with_a_token_for_two_blanks_keeps_white_space() -> None:
 
 # Places
 
-KINDS = [
-    (kind, lower)
-    for kind in ("bpe", "byte", "character", "word", "wordpiece", "unigram")
-    for lower in (0, 1)
-]
+KINDS = [(kind, lower) for kind in TOKENIZER_KINDS for lower in (0, 1)]
 CORPUS = [SIGNS, "Cafe\u0301 İstanbul Straße", "한국 한국어 가각", "e\u0301\u0323x J\u030c"] * 3
 
 

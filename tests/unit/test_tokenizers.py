@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors, trainers
 
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
+from regard.text.morphemes import CUT, analyser, cut_places, with_cuts, without_cuts
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 from regard.text.unigram import train_unigram
 from regard.text.vocabularies import SPECIAL_NAMES
+from texts import TOKENIZER_KINDS
 
-KINDS = ("word", "character", "byte", "bpe", "wordpiece", "unigram")
+KINDS = TOKENIZER_KINDS
+OF_WORDS = ("word", "morpheme")
 PIECES = ("bpe", "wordpiece", "unigram")
 LETTERS = "ab<>s/pdunk!.,_'\"#09 \t\n▁가각한국어😀\u200dé\u0308e\u0301नमस्ते\ufe0f漢\u2002"
 KOREAN = ["나는 학교에 갔다.", "너는 학교에 갔다.", "나는 집에 갔다.", "학교는 크다.", "집은 작다."]
@@ -59,7 +62,7 @@ def everything(kind: str) -> Tokenizer:
 EVERYTHING = {kind: everything(kind) for kind in KINDS}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "word"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in OF_WORDS])
 @settings(max_examples=150)
 @given(text=st.text(alphabet=LETTERS, max_size=40))
 @example(text=" ")
@@ -281,7 +284,7 @@ def test_long_words_are_not_lost_and_time_grows_with_length_not_with_its_square(
     started = time.perf_counter()
     for text in ("a" * 100_000, "국" * 100_000, " " * 100_000, "#" * 100_000, "ab " * 33_333):
         ids = tokenizer.encode(text)
-        assert kind == "word" or tokenizer.decode(ids) == text
+        assert kind in OF_WORDS or tokenizer.decode(ids) == text
     assert time.perf_counter() - started < 20, "squared it would be minutes"
 
 
@@ -485,3 +488,64 @@ def test_existing_files_are_used(tmp_path: Path) -> None:
         ConfigError, match=r"tokenizer\.file: there is no tokenizer for the column 'target'"
     ):
         read({"source": "a.json"})
+
+
+# Morphemes and jamo
+
+
+def test_morphemes_by_hand() -> None:
+    """갔어요 is 가 + 았 + 어요: no cut within 갔. English is left to the rules for words."""
+    pytest.importorskip("kiwipiepy")
+    tokenizer = train("morpheme", ["나는 학교에 갔어요. The foxes slept."])
+    text = "나는 학교에 갔어요. The foxes slept."
+    ids = tokenizer.encode(text)
+    pieces = ["▁나", "는", "▁학교", "에", "▁갔", "어요", ".", "▁The", "▁foxes", "▁slept", "."]
+    assert tokenizer.pieces(ids) == pieces
+    assert tokenizer.decode(ids) == text
+    again = Tokenizer.from_json(tokenizer.to_json())
+    assert again.encode(text) == ids
+    for typed in (text, unicodedata.normalize("NFD", text)):
+        [(_, spans)] = again.token_spans([typed])
+        words = [unicodedata.normalize("NFC", typed[slice(*span)]) for span in spans]
+        assert words == [piece.lstrip("▁") for piece in tokenizer.pieces(ids)]
+
+
+def test_words_are_cut_between_morphemes_and_not_within() -> None:
+    """By hand: 나|는 학교|에 and the spans of kiwipiepy, two of which share a syllable."""
+    text = "나는 학교에 갔다 3점ab."
+    spans = [(0, 1), (1, 2), (3, 5), (5, 6), (7, 8), (7, 8), (8, 9), (10, 11), (11, 12), (12, 13)]
+    spans += [(13, 14), (14, 15)]
+    places = cut_places(text, spans)
+    assert with_cuts(text, places).split(CUT) == ["나", "는 학교", "에 갔", "다 3", "점", "ab."]
+    assert cut_places("가나다", [(0, 2), (1, 3)]) == []
+    for offset in range(len(text) + 1):
+        marked = len(with_cuts(text[:offset], [place for place in places if place < offset]))
+        assert without_cuts(marked, places) == offset
+
+
+def test_without_kiwipiepy_one_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "kiwipiepy", None)
+    analyser.cache_clear()
+    with pytest.raises(DataError, match=r"tokenizer\.kind: morpheme: .*regard\[korean\]"):
+        train("morpheme", KOREAN)
+
+
+def test_jamo_by_hand() -> None:
+    tokenizer = train("jamo", ["학교 ab"])
+    ids = tokenizer.encode("갔어 ㅋa")
+    assert tokenizer.pieces(ids) == ["ㄱ", "ㅏ", "ㅆ", "ㅇ", "ㅓ", "▁", "<unk>", "a"]
+    assert tokenizer.decode(ids) == "갔어 a"
+    [(_, spans)] = tokenizer.token_spans(["갔어 ㅋa"])
+    assert [tuple(span) for span in spans][:5] == [(0, 1)] * 3 + [(1, 2)] * 2
+    assert len({tokenizer.encode(letter)[0] for letter in "각낙"}) == 2
+    first, *_, last = tokenizer.encode("각")
+    assert first != last, "a first and a last consonant are two tokens"
+
+
+@given(st.text("가각힣뷁쑥ㅋㅏ é▁", max_size=12))
+def test_every_syllable_has_jamo(text: str) -> None:
+    tokenizer = train("jamo", ["ㅋㅏ é▁ a"])
+    assert tokenizer.unk not in tokenizer.encode(text)
+    assert tokenizer.decode(tokenizer.encode(text)) == unicodedata.normalize("NFC", text)

@@ -256,6 +256,9 @@ def export_run(
         allowed = ", ".join(f"{other} for {task}" for task, other in TOOLS[to])
         what = f"{kind} for {task} cannot be exported to {to}"
         raise CheckpointError(what, where=str(run.folder), hint=f"what can be exported: {allowed}")
+    if any(tokenizer.cuts_morphemes for tokenizer in run.tokenizers.values()):
+        what = f"{to} cannot cut words into morphemes as this run's tokenizer does"
+        raise CheckpointError(what, where=str(run.folder), hint="train with another tokenizer.kind")
     if to == "ctranslate2":
         write_folder(target, ctranslate2.write(run, quantize, checkpoint))
     else:

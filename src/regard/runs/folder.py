@@ -22,6 +22,7 @@ from filelock import FileLock, Timeout
 
 from regard import __version__
 from regard.errors import CheckpointError
+from regard.text.morphemes import CUT
 from regard.text.writing import PARTIAL_NAME, remove_partial_files, write_file, writing
 
 FORMAT = 3
@@ -150,6 +151,11 @@ def environment_of(
         "regard": __version__,
         "python": platform.python_version(),
         **{name: version(name) for name in LIBRARIES},
+        **(
+            {"kiwipiepy": version("kiwipiepy")}
+            if any(CUT in text for text in files.values())
+            else {}
+        ),
         "platform": f"{sys.platform} {platform.machine()}",
         "processors": os.cpu_count(),
         "threads": torch.get_num_threads(),

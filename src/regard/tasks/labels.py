@@ -302,7 +302,8 @@ class LabelHeads(Heads):
         tokenizer = self.encoding.tokenizers["text"]
         if not rows:
             return None
-        space = tokenizer.encode("a a")[1:-1] if self.recipe.tokenizer.kind == "character" else []
+        by_character = self.recipe.tokenizer.kind in ("character", "jamo")
+        space = tokenizer.encode("a a")[1:-1] if by_character else []
         words = (
             WordSeparators(space[0], tokenizer.special - {tokenizer.unk})
             if len(space) == 1

@@ -21,6 +21,7 @@ from regard.search.hypotheses import Hypothesis
 from regard.search.observers import BestSoFar, Observer, Recorder, report_to
 from regard.search.rules import BannedTexts, Constraints, SpecialTokens
 from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
+from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizer
 
 CPU_DECODE_TOKENS = 4_096
@@ -217,7 +218,7 @@ def _problem_in_prefix(
         return Problem(where, f"the tokenizer cannot write {text!r}", hint)
     if text.strip() and tokenizer.all_unknown(ids):
         return Problem(where, f"there is no token for {text!r}", "use other words")
-    if any(unwanted in tokenizer.decode(ids) for unwanted in banned):
+    if any(nfc(unwanted) in tokenizer.decode(ids) for unwanted in banned):
         what = f"{text!r} holds a text that search.banned rules out"
         return Problem(where, what, "change one of the two")
     return None

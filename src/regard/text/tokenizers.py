@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -19,6 +21,7 @@ from regard.config import Config
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
 from regard.text.byte_tokens import bytes_of, characters_of_bytes
 from regard.text.files import TextFile, problem_with
+from regard.text.morphemes import CUT, places_in, with_cuts, without_cuts
 from regard.text.normalise import Clusters, Span, fold_white_space, nfc, trimmed
 from regard.text.sentencepiece import convert_sentencepiece
 from regard.text.spelling import Token, UnknownWord, letters_of
@@ -34,16 +37,26 @@ _ALIASES = (
 """Names of padding, unknown, begin and end in the vocabularies of other tools."""
 # names of the mask token in the vocabularies of other tools
 _MASKS = ("[MASK]", "<mask>", "<|mask|>")
+SYLLABLE = "가"
+SYLLABLE_LETTERS = "\u1100\u1161"
+"""A syllable, and its letters as the Unicode form NFD has them."""
+JAMO_NAME = re.compile("HANGUL (?:CHO|JUNG|JONG)SEONG (.+)")
+LETTER_NAME = "HANGUL LETTER {}"
+"""The names of single jamo, and of the same letters outside of syllables."""
 _EXPECTED = "expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece"
 
 
 class TokenizerConfig(Config):
     """How text is split into tokens."""
 
-    kind: Literal["word", "character", "byte", "bpe", "wordpiece", "unigram"] = "bpe"
+    kind: Literal[
+        "word", "character", "byte", "bpe", "wordpiece", "unigram", "morpheme", "jamo"
+    ] = "bpe"
     """What a token is. `word`: words and punctuation (see `split`); `character`: code points;
     `byte`: UTF-8 bytes, so no token is ever unknown; `bpe`, `wordpiece`, `unigram`: subwords,
-    learned from the training text."""
+    learned from the training text; `morpheme`: as `word`, but Korean words are cut into morphemes,
+    except within a syllable (needs kiwipiepy, also where the run is used); `jamo`: the letters of
+    Korean syllables, and other characters."""
     split: Literal["punctuation", "spaces"] = "punctuation"
     """Where `word` splits. `punctuation`: letters, digits and every punctuation mark are words of
     their own. `spaces`: only at spaces, for text that is tokenised already; `<unk>` in the text is
@@ -121,6 +134,9 @@ class Tokenizer:
         tree = json.loads(self._json)
         self._decoder: dict[str, Any] = tree.get("decoder") or {}
         self._byte_level = '"ByteLevel"' in json.dumps(self._decoder)
+        self.cuts_morphemes = CUT in json.dumps(tree["pre_tokenizer"], ensure_ascii=False)
+        # a vocabulary of jamo: decoding puts the letters of a syllable together
+        self._composes = self._normalise(SYLLABLE) == SYLLABLE_LETTERS
         special = self.token_ids(special_names(tokenizer, tree))
         self._own_templates = templates_in(tree)
         self.pad, self.unk, self.begin, self.end = special
@@ -286,15 +302,26 @@ class Tokenizer:
     def _offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The ids of each text, and the library's offsets of each token in the text before
         normalisation."""
+        rows = self._encodings(texts, self._tokenizer.encode_batch)
+        if not self.cuts_morphemes:
+            return [(self._ids(row), row.offsets) for row in rows]
         return [
-            (self._ids(row), row.offsets)
-            for row in self._encodings(texts, self._tokenizer.encode_batch)
+            (
+                self._ids(row),
+                [
+                    (without_cuts(start, cuts), without_cuts(end, cuts))
+                    for start, end in row.offsets
+                ],
+            )
+            for row, cuts in zip(rows, places_in(texts), strict=True)
         ]
 
     def _encodings(self, texts: Sequence[str], encode: Callable[..., list[Any]]) -> list[Any]:
         try:
+            if self.cuts_morphemes:
+                texts = [*map(with_cuts, texts, places_in(texts))]
             return encode(texts, add_special_tokens=False)
-        except TypeError:  # the library's reaction to half a surrogate pair
+        except (TypeError, UnicodeEncodeError):  # reactions to half a surrogate pair
             raise DecodeError(
                 "an input is not valid Unicode: it holds half a surrogate pair"
             ) from None
@@ -310,6 +337,11 @@ class Tokenizer:
 
         Invalid UTF-8 of a byte vocabulary becomes U+FFFD.
         """
+        text = self.spelt_text(ids)
+        return nfc(text) if self._composes else text
+
+    def spelt_text(self, ids: Sequence[int]) -> str:
+        """The text as the vocabulary spells it: one of jamo as single letters."""
         left_out = self.special - {self.unk} if self._decodes_unknown else self.special
         kept = [token for token in ids if token not in left_out]
         text: str = self._tokenizer.decode(kept, skip_special_tokens=not self._decodes_unknown)
@@ -330,13 +362,15 @@ class Tokenizer:
         return text if self.keeps_white_space else fold_white_space(text)
 
     def normalised(self, text: str) -> str:
-        """A stripped text as it would be decoded: in NFC, and lower case if configured."""
+        """A stripped text as the bytes of tokens spell it: in NFC, or single jamo, and lower case if
+        configured."""
         spelt = self._normalise(text.strip())
         decoder = self._tokenizer.decoder
         return spelt if self._byte_level or decoder is None else decoder.decode([spelt]).strip()
 
     def token_bytes(self) -> list[bytes]:
-        """The bytes of UTF-8 that each token adds to the decoded text; none for special tokens.
+        """The bytes of UTF-8 that each token adds to the decoded text, whose syllables a vocabulary
+        of jamo spells as letters; none for special tokens.
 
         The decoded text of some tokens is their concatenation, without a space at its beginning.
         """
@@ -348,9 +382,9 @@ class Tokenizer:
                 own.replace(suffix, " ").encode() if suffix else bytes_of(own) for own in spelt
             ]
             return [b"" if token in self.special else own for token, own in enumerate(added)]
-        first = next(token for token in range(self.size) if self.decode([token]).strip())
-        start = len(self.decode([first]))
-        added = [self.decode([first, token])[start:].encode() for token in range(self.size)]
+        first = next(token for token in range(self.size) if self.spelt_text([token]).strip())
+        start = len(self.spelt_text([first]))
+        added = [self.spelt_text([first, token])[start:].encode() for token in range(self.size)]
         for byte in range(256) if "ByteFallback" in json.dumps(self._decoder) else ():
             number = self._tokenizer.token_to_id(f"<0x{byte:02X}>")
             added[self.pad if number is None else number] = bytes([byte])
@@ -378,6 +412,8 @@ class Tokenizer:
         tokens = self.tokens(ids)
         if self._byte_level:
             tokens = characters_of_bytes(tokens, [token in self.special for token in ids])
+        if self._composes:
+            tokens = ["".join(map(letter_of_jamo, token)) for token in tokens]
         return [shown(token) for token in tokens]
 
     def _normalise(self, text: str) -> str:
@@ -525,6 +561,13 @@ class _Sample:
 
 def _file_name(column: str | None) -> str:
     return f"tokenizer.{column}.json" if column else "tokenizer.json"
+
+
+def letter_of_jamo(character: str) -> str:
+    """A consonant or vowel of a syllable as a letter of its own, which fonts show alone: ᆫ -> ㄴ;
+    other characters as they are."""
+    name = JAMO_NAME.fullmatch(unicodedata.name(character, ""))
+    return unicodedata.lookup(LETTER_NAME.format(name[1])) if name else character
 
 
 def shown(piece: str) -> str:

@@ -5,8 +5,8 @@ A trained vocabulary is a pipeline of the `tokenizers` library. Text is brought 
 Korean syllables) and, if configured, to lower case. A space becomes the mark `▁`, and one mark is
 put before the text, so that the pieces of a text, joined, are the text: `▁a` begins a word, `a`
 continues one or follows punctuation. For a text with a `▁` of its own the two are swapped: such a
-`▁` is stored as a space. A character vocabulary has no mark before the text, a byte vocabulary has
-no marks.
+`▁` is stored as a space. Vocabularies of characters and of jamo have no mark before the text, a byte
+vocabulary has no marks.
 """
 
 from __future__ import annotations
@@ -30,8 +30,15 @@ from tokenizers import (
 
 from regard.errors import ConfigError, DataError
 from regard.text.byte_tokens import BYTES
+from regard.text.morphemes import CUT, cut_texts
 from regard.text.unigram import train_unigram
 
+JAMO = tuple(
+    chr(code)
+    for first, count in ((0x1100, 19), (0x1161, 21), (0x11A8, 27))
+    for code in range(first, first + count)
+)
+"""The letters of Korean syllables: first consonants, vowels and last consonants."""
 # ids of the special tokens in every vocabulary that is trained here
 PAD, UNK, BEGIN, END = (0, 1, 2, 3)
 SPECIAL_NAMES = ("<pad>", "<unk>", "<s>", "</s>")  # the special tokens, in the order of their ids
@@ -51,8 +58,10 @@ it."""
 # Letters and punctuation never share a word, so no piece of text is spelt like a special token.
 _LETTERS_AND_DIGITS = rf"{MARK}?[\p{{L}}\p{{M}}]{{1,64}}|{MARK}?\p{{N}}{{1,64}}"
 _SUBWORDS = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s\p{{L}}\p{{M}}\p{{N}}{MARK}]{{1,64}}|[\s{MARK}]"
+_WORDS = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s{MARK}]|[\s{MARK}]"
 _SPLITS = {
-    "word": rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s{MARK}]|[\s{MARK}]",
+    "word": _WORDS,
+    "morpheme": _WORDS,
     "spaces": rf"{MARK}?[^\s{MARK}]+|[\s{MARK}]",
 }
 """The words of a vocabulary of words; subwords never cross the words of _SUBWORDS."""
@@ -78,17 +87,19 @@ def train_vocabulary(
         raise DataError("there is no text to train a tokenizer on")
     if kind == "byte":
         pipeline.model = models.BPE(_numbered(special, BYTES), [])
-    elif kind == "character":
-        pipeline.model = models.BPE(
-            _numbered(special, _ranked(characters)[:room]), [], unk_token=unknown
-        )
-    elif kind in ("word", "spaces"):
+    elif kind in ("character", "jamo"):
+        # all of them, unless they would fill more than half the vocabulary
+        always = JAMO if kind == "jamo" and 2 * len(JAMO) <= room else ()
+        ranked = [*always, *(one for one in _ranked(characters) if one not in always)]
+        pipeline.model = models.BPE(_numbered(special, ranked[:room]), [], unk_token=unknown)
+    elif kind in ("word", "spaces", "morpheme"):
         # The mark alone, which represents the second of two spaces, may be missing from the
         # training text.
         reserved = {MARK, MARK + unknown}
+        read = cut_texts(texts) if kind == "morpheme" else texts
         words = [
             MARK,
-            *(word for word in _ranked(_count_words(pipeline, texts)) if word not in reserved),
+            *(word for word in _ranked(_count_words(pipeline, read)) if word not in reserved),
         ]
         pipeline.model = models.WordLevel(_numbered(special, words[:room]), unk_token=unknown)
     elif kind == "unigram":
@@ -160,16 +171,19 @@ def _pipeline(kind: str, lowercase: bool, unknown: str) -> Tokenizer:
         pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         pipeline.decoder = decoders.ByteLevel()
         return pipeline
+    by_character = kind in ("character", "jamo")
+    letters = [normalizers.NFD()] if kind == "jamo" else []
     prepend, strip = (
-        ([], [])
-        if kind == "character"
-        else ([normalizers.Prepend(MARK)], [decoders.Strip(MARK, 1, 0)])
+        ([], []) if by_character else ([normalizers.Prepend(MARK)], [decoders.Strip(MARK, 1, 0)])
     )
-    steps = [normalizers.NFC(), *case, *_swap_mark_and_space(normalizers.Replace), *prepend]
+    swap = _swap_mark_and_space(normalizers.Replace)
+    steps = [normalizers.NFC(), *case, *letters, *swap, *prepend]
     pipeline.normalizer = normalizers.Sequence(steps)
-    if kind != "character":
-        pipeline.pre_tokenizer = pre_tokenizers.Split(
-            Regex(_SPLITS.get(kind, _SUBWORDS)), "isolated"
+    if not by_character:
+        words = pre_tokenizers.Split(Regex(_SPLITS.get(kind, _SUBWORDS)), "isolated")
+        cuts = pre_tokenizers.Split(CUT, "removed")
+        pipeline.pre_tokenizer = (
+            pre_tokenizers.Sequence([cuts, words]) if kind == "morpheme" else words
         )
     pipeline.decoder = decoders.Sequence(
         [decoders.Fuse(), *strip, *_swap_mark_and_space(decoders.Replace)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
-from typing import get_args
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from regard.data.corpora import generate
 from regard.errors import RegardError
@@ -12,22 +12,22 @@ from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.views.report import Bars, Cell, Section, Table, muted
 from regard.views.sheets.sheet import Sheet
 
-KINDS = tuple(get_args(TokenizerConfig.model_fields["kind"].annotation))
 CORPORA = ("tales-en", "tales-ko", "reviews-en", "reviews-ko")
 TEXTS = 400
 """Texts of each corpus that the vocabularies are learned from."""
 LONGEST_SENTENCE = 200
 """Characters of a sentence that a table of its tokens can show."""
-PURPOSES = {
-    "word": "words and punctuation",
+PURPOSES: Mapping[Any, str] = {
     "character": "characters",
     "byte": "bytes of UTF-8",
+    "jamo": "letters of Hangul syllables",
+    "word": "words and punctuation",
+    "morpheme": "morphemes, by kiwipiepy",
     "bpe": "subwords: frequent pairs merged",
     "wordpiece": "subwords: likely pairs merged",
     "unigram": "subwords: unlikely pieces dropped",
-    "morpheme": "morphemes, by kiwipiepy",
-    "jamo": "letters of Hangul syllables",
 }
+"""The kinds of tokenizers in the order of the sheet, and their tokens."""
 
 
 def tokenizers(
@@ -41,7 +41,7 @@ def tokenizers(
     results = dict[str, tuple[list[str], int, str]]()
     refused = dict[str, str]()
     texts = [tale for corpus in CORPORA for tale, *_ in generate(corpus, TEXTS, 1, "train")]
-    for kind in KINDS:
+    for kind in PURPOSES:
         try:
             tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=vocabulary), texts)
         except RegardError as error:  # such as a library that is not installed
@@ -54,7 +54,7 @@ def tokenizers(
     rows = [
         [
             kind,
-            Cell(PURPOSES.get(kind, ""), ours=True),
+            Cell(PURPOSES[kind], ours=True),
             " | ".join(tokens),
             Cell(len(tokens), asked=True),
             unknown,
