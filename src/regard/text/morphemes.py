@@ -21,6 +21,8 @@ CUT = "\ufdd0"
 a code point that Unicode keeps for a program's own use, so that no text has it."""
 TEXTS_AT_ONCE = 1000
 """Texts that are analysed together, on all cores."""
+PARTS = re.compile(r".{1,1000}(?:\s|\Z)|.{1,1000}", re.DOTALL)
+"""The parts in which a long text is analysed: kiwipiepy's time grows with the square of a word."""
 HANGUL = re.compile("[ㄱ-ㅣ가-힣]")
 
 Spans = Sequence[tuple[int, int]]
@@ -58,9 +60,14 @@ def places_in(texts: Sequence[str]) -> Iterator[list[int]]:
     composed = [nfc(text) for text in texts]
     for text in composed:
         text.encode()  # refuses half a surrogate pair, as the other vocabularies do
-    analyses = analyser().tokenize(composed)
-    for text, read, morphemes in zip(texts, composed, analyses, strict=True):
-        spans = [(morpheme.start, morpheme.start + morpheme.len) for morpheme in morphemes]
+    parts = [[*PARTS.finditer(text)] for text in composed]
+    analyses = analyser().tokenize([part[0] for row in parts for part in row])
+    for text, read, row in zip(texts, composed, parts, strict=True):
+        spans = [
+            (part.start() + morpheme.start, part.start() + morpheme.start + morpheme.len)
+            for part in row
+            for morpheme in next(analyses)
+        ]
         places = cut_places(read, spans)
         yield places if read == text else _as_typed(text, places)
 
