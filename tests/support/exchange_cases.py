@@ -423,6 +423,70 @@ def save_pegasus(folder: Path, *, vocabulary: str = "spiece.model", **changes: A
     return model
 
 
+def save_bart(folder: Path, *, vocabulary: str = "bart", **changes: Any) -> Any:
+    """The same for BART, with byte BPE as one of two files; or with the vocabulary of KoBART, which
+    puts no `<s>` before a text."""
+    tokenizer = byte_bpe(TEXTS, MARKUP) if vocabulary != "kobart" else unigram()
+    start = {"decoder_start_token_id": 2, "eos_token_id": 2, "bos_token_id": 0, "pad_token_id": 1}
+    config = transformers.BartConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        **LONGER | {"scale_embedding": False} | start | changes,
+    )
+    torch.manual_seed(1)
+    model = transformers.BartForConditionalGeneration(config)
+    model.final_logits_bias.normal_()
+    _save_randomised(model, folder)
+    if vocabulary == "merges.txt":
+        tokenizer.model.save(str(folder))
+    else:
+        if vocabulary == "bart":
+            tokenizer.post_processor = around_roberta(tokenizer)
+        tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+        tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 60}))
+    return model
+
+
+LANGUAGES = ("ko", "en", "fr")
+
+
+def save_m2m100(folder: Path, *, nllb: bool = False, **changes: Any) -> Any:
+    """The same for M2M-100, with a SentencePiece model and a vocabulary; or for NLLB, with a
+    tokenizer.json whose template has a language."""
+    folder.mkdir(exist_ok=True)
+    if nllb:
+        tokenizer = unigram()
+        tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+        names = ["eng_Latn", "fra_Latn", "kor_Hang"]
+        tokenizer.add_special_tokens(names)
+        english = tokenizer.token_to_id("eng_Latn")
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="eng_Latn $A </s>",
+            pair="eng_Latn $A $B </s>",
+            special_tokens=[("eng_Latn", english), ("</s>", 2)],
+        )
+        size = tokenizer.get_vocab_size()
+        settings: dict[str, Any] = {"tokenizer_class": "NllbTokenizer"}
+    else:
+        pieces = train_sentencepiece(folder / "sentencepiece.bpe.model", "bpe", 200)
+        vocabulary = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
+        ids = {piece: number for number, piece in enumerate(vocabulary)}
+        (folder / "vocab.json").write_text(json.dumps(ids))
+        settings = {
+            "tokenizer_class": "M2M100Tokenizer",
+            "additional_special_tokens": [f"__{code}__" for code in LANGUAGES],
+        }
+        size = len(ids) + len(LANGUAGES) + 2  # two rows that no token has
+    start = {"decoder_start_token_id": 2, "eos_token_id": 2, "bos_token_id": 0, "pad_token_id": 1}
+    config = transformers.M2M100Config(vocab_size=size, **LONGER | start | changes)
+    torch.manual_seed(1)
+    model = _save_randomised(transformers.M2M100ForConditionalGeneration(config), folder)
+    if nllb:
+        tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return model
+
+
 def small_marian() -> tuple[Transformer, Any]:
     """A Transformer and a Marian model with the same weights, over 13 tokens."""
     config = TransformerConfig(
@@ -479,11 +543,14 @@ SIZES: dict[str, Any] = {
     "scale_embedding": True,
     "forced_eos_token_id": None,
 }
+LONGER = SIZES | {"max_position_embeddings": 90}
 SAVERS: dict[str, Any] = {
     "bert": save_bert,
     "gpt2": save_gpt2,
     "marian": save_marian,
     "pegasus": save_pegasus,
+    "bart": save_bart,
+    "m2m100": save_m2m100,
 }
 
 

@@ -273,7 +273,7 @@ def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(enc
     parameters = {"plain": 0, "projected": 216, "multi_head": 336}[encoder]
     assert sum(p.numel() for p in model.encoder.parameters()) == parameters
     source = tokens_of([[4, 5, 6], [7, 8]])
-    x_BSD, visible = model.embed(model.source_embedding, source), Visible(source.lengths_B)
+    x_BSD, visible = model.embed_source(source), Visible(source.lengths_B)
     for layer in model.encoder:
         attended_BSD = layer.self_attention(
             x_BSD, *layer.self_attention.keys_values(x_BSD), visible
@@ -283,7 +283,7 @@ def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(enc
             for x in (x_BSD + attended_BSD).flatten(0, 1).tolist()
         ]
         x_BSD = torch.tensor(rows, dtype=torch.float64).view_as(x_BSD)
-    close(model.encode(model.embed(model.source_embedding, source), visible), x_BSD)
+    close(model.encode(model.embed_source(source), visible), x_BSD)
 
 
 @pytest.mark.parametrize("scaled", [True, False])

@@ -15,6 +15,8 @@ from regard.cli.options import (
     JsonOption,
     NewRunOption,
     RunArgument,
+    SourceLanguageOption,
+    TargetLanguageOption,
 )
 
 
@@ -34,16 +36,25 @@ def import_(
             show_default=False,
         ),
     ],
+    source_language: SourceLanguageOption = None,
+    target_language: TargetLanguageOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import a model of transformers as a run: BERT, GPT-2, Marian or Pegasus."""
+    """Import a model of transformers as a run: BERT and other encoders, GPT-2, Marian, Pegasus, BART,
+    M2M-100 and NLLB."""
     from regard.exchange.folder import open_folder
 
     if Path(source).exists():
         open_folder(source)  # reports a wrong folder before torch is loaded
     from regard.exchange.exchange import import_note
 
-    run = regard.import_run(source, out=out, overrides=overrides)
+    run = regard.import_run(
+        source,
+        out=out,
+        overrides=overrides,
+        source_language=source_language,
+        target_language=target_language,
+    )
     result = {"run": str(out), "task": run.recipe.task, "model": run.recipe.model.model_dump()}
     _show_result(
         result,

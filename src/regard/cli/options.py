@@ -68,6 +68,22 @@ SettingsOption = Annotated[
         show_default=False,
     ),
 ]
+SourceLanguageOption = Annotated[
+    str | None,
+    Option(
+        "--source-language",
+        metavar="CODE",
+        help="The language of the sources, such as ko, for a model of many languages.",
+    ),
+]
+TargetLanguageOption = Annotated[
+    str | None,
+    Option(
+        "--target-language",
+        metavar="CODE",
+        help="The language to write, such as en, for a model of many languages.",
+    ),
+]
 CheckpointOption = Annotated[str, Option("--checkpoint", help="best, last, average, or a step.")]
 DeviceOption = Annotated[str, Option("--device", help="auto, cpu, cuda or mps.")]
 PrecisionOption = Annotated[
@@ -90,6 +106,13 @@ AcceptRecipeOption = Annotated[
     Option("--accept-recipe", help="Use a recipe.yaml that was changed since the run was trained."),
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
+
+
+def language_overrides(source: str | None, target: str | None) -> list[str]:
+    """The languages of a model of many as overrides of the recipe."""
+    languages = {"source": source, "target": target}
+    return [f"data.{side}_language={code}" for side, code in languages.items() if code]
+
 
 RESULT_SUFFIXES = (".svg", ".png", ".html", ".json")
 """Files that a result can be written as."""

@@ -29,7 +29,10 @@ from regard.cli.options import (
     PrecisionOption,
     RunArgument,
     SettingsOption,
+    SourceLanguageOption,
     StoryOption,
+    TargetLanguageOption,
+    language_overrides,
 )
 from regard.cli.typed_inputs import NOT_READ, STORY_HINT, gather_inputs, read_story
 from regard.errors import DataError, DecodeError, InputError, Problem, refuse
@@ -227,6 +230,8 @@ def predict(  # noqa: PLR0913  (one parameter per option)
     normalize: Annotated[
         bool, Option("--normalize", help="Scale each vector of --features to length 1.")
     ] = False,
+    source_language: SourceLanguageOption = None,
+    target_language: TargetLanguageOption = None,
     overrides: SettingsOption,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -276,7 +281,8 @@ def predict(  # noqa: PLR0913  (one parameter per option)
 
     from regard.recipes.search_options import SearchOptions, with_search
 
-    search = SearchOptions(beam, nbest, length_penalty, every_prefix, tuple(overrides))
+    languages = language_overrides(source_language, target_language)
+    search = SearchOptions(beam, nbest, length_penalty, every_prefix, (*overrides, *languages))
     model = ModelOptions(checkpoint, device, precision, accept_recipe)
     if target.out is None:
         opened = model.open(run)

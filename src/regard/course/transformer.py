@@ -217,9 +217,7 @@ def _forward(run: Run) -> Findings:
         inside = block.feed_forward.W_1(normed).relu()
         fed = block.feed_forward.W_2(inside)
         out = block.around_feed_forward.norm(normed + fed)
-        whole_1LD = model.encode(
-            model.embed(model.source_embedding, source), Visible(source.lengths_B)
-        )
+        whole_1LD = model.encode(model.embed_source(source), Visible(source.lengths_B))
     stages: dict[str, Tensor] = {
         "one-hot": one_hot,
         "E = one-hot x table": e,

@@ -402,6 +402,10 @@ class Splits(Config, Generic[C]):
         """How the texts of a column are cleaned, before anything else."""
         return Cleaning()
 
+    def language(self, column: str) -> str | None:
+        """The language of a column, for a model that reads its token before each text."""
+        return None
+
     @property
     def cleaned(self) -> list[Any] | None:
         """The settings of `cleaning`, for data whose texts are searched for signs of it; None for
@@ -460,6 +464,15 @@ class TextPairs(Data[C]):
     `it 's 5 @-@ 6 .` becomes `it's 5-6.`. `fr` leaves the space before `? ! : ; %` and in « » that
     French has. One value for both sides, or one each, as {source: true, target: fr}. For all texts
     of training, evaluation and prediction."""
+    source_language: str | None = None
+    """The language of the sources, for a model of many languages such as M2M-100 or NLLB: a code
+    such as `ko`, or its token, such as `__ko__` or `kor_Hang`. The token comes before every
+    source."""
+    target_language: str | None = None
+    """The language to write: its token is the first that the decoder writes."""
+
+    def language(self, column: str) -> str | None:
+        return {"source": self.source_language, "target": self.target_language}.get(column)
 
     def cleaning(self, column: str) -> Cleaning:
         chosen: Any = self.detokenise

@@ -28,7 +28,7 @@ from regard.search.config import SearchConfig
 from regard.search.external import ExternalModel
 from regard.search.hypotheses import Hypothesis
 from regard.search.rules import Limits
-from regard.tasks.reading import LONGEST
+from regard.tasks.reading import LONGEST, first_tokens
 from regard.text.checksums import checksum, key_of
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
@@ -64,7 +64,10 @@ LAYER_WEIGHTS = {
 MODEL_WEIGHTS = {
     "source_embedding.weight": "encoder.embeddings.0.weight",
     "target_embedding.weight": "decoder.embeddings.weight",
-    "output.linear": "decoder.projection",
+}
+EMBEDDING_NORMS = {
+    "source_embedding_norm": "encoder.layernorm_embedding",
+    "embedding_norm": "decoder.layernorm_embedding",
 }
 """Our names of the weights of a layer and of the rest -> the paths in the library's description."""
 
@@ -93,7 +96,11 @@ def write(run: Run, quantize: str | None, checkpoint: str) -> Callable[[Path], N
             name=run.folder.resolve().name,
             files=list(run.tokenizers.files),
             search=run.recipe.search,
-            never=[[name] for name in dict.fromkeys(target.tokens([target.pad, target.begin]))],
+            never=[target.tokens([token]) for token in _never_written(target)],
+            source_first=run.tokenizers["source"].tokens(
+                first_tokens(run.recipe, run.tokenizers, "source")
+            ),
+            target_first=target.tokens(first_tokens(run.recipe, run.tokenizers, "target")),
         )
         (folder / "README.md").write_text(readme, encoding="utf-8")
 
@@ -109,8 +116,13 @@ def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
         config.heads,
         pre_norm=config.norm == "pre",
         activation=getattr(specs.common_spec.Activation, config.activation.upper()),
+        layernorm_embedding=config.embedding_norm,
     )
-    table = dict(MODEL_WEIGHTS)
+    spec.encoder.scale_embeddings = spec.decoder.scale_embeddings = config.scaled_embeddings
+    table = dict(MODEL_WEIGHTS) | (EMBEDDING_NORMS if config.embedding_norm else {})
+    table["output.linear" if config.readout_bias else "output.linear.weight"] = (
+        "decoder.projection" if config.readout_bias else "decoder.projection.weight"
+    )
     for side, layer in LAYER_WEIGHTS.items():
         for number in range(getattr(config, f"{side}_layers")):
             table |= prefixed(f"{side}.{number}.", f"{side}.layer.{number}.", layer)
@@ -126,11 +138,11 @@ def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
         kind = {"weight": "gamma", "bias": "beta"}[kind] if hasattr(layer_spec, "gamma") else kind
         setattr(layer_spec, kind, tensor.numpy())
     length = _positions(config)
-    table_LD = model.positions.table(model.source_embedding.weight, length)
-    positions_LD = torch.zeros(length, config.width) if table_LD is None else table_LD.detach()
-    spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = (
-        positions_LD.numpy()
-    )
+    sides = ((spec.encoder, model.source_positions), (spec.decoder, model.positions))
+    for side_spec, positions in sides:
+        table_LD = positions.table(model.source_embedding.weight, length)
+        positions_LD = torch.zeros(length, config.width) if table_LD is None else table_LD.detach()
+        side_spec.position_encodings.encodings = positions_LD.numpy()
     target = run.tokenizers["target"]
     spec.register_source_vocabulary(_tokens(run.tokenizers["source"]))
     spec.register_target_vocabulary(_tokens(target))
@@ -140,6 +152,13 @@ def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
     spec.config.bos_token = spec.config.decoder_start_token = begin
     spec.config.add_source_eos = True
     return spec
+
+
+def _never_written(target: Tokenizer) -> list[int]:
+    """The tokens that no output has; the end is one of them in no vocabulary, even if a decoder
+    begins with it."""
+    never = dict.fromkeys([target.pad, target.begin])
+    return [token for token in never if token != target.end]
 
 
 def _positions(config: Any) -> int:
@@ -205,7 +224,8 @@ def int8_model(run: Run, checkpoint: str) -> CTranslate2Model:
     weights = facts.get("files") or checksum(folder / "model.safetensors")
     key = key_of([INT8_FORMAT, library.__version__, facts, weights])
     files = stored(f"ctranslate-{key}", write(run, "int8", checkpoint))
-    return CTranslate2Model(files, run.tokenizers, _positions(run.recipe.model))
+    first = first_tokens(run.recipe, run.tokenizers, "target")
+    return CTranslate2Model(files, run.tokenizers, _positions(run.recipe.model), first)
 
 
 @dataclass(frozen=True)
@@ -226,7 +246,11 @@ class CTranslate2Model(ExternalModel):
     each process of several starts its own.
     """
 
-    def __init__(self, folder: Path, tokenizers: Tokenizers, longest: int) -> None:
+    def __init__(
+        self, folder: Path, tokenizers: Tokenizers, longest: int, first: Sequence[int] = ()
+    ) -> None:
+        """`first`: the tokens that every output begins with."""
+        self._first = list(first)
         self.longest = self._positions = longest
         self._folder = folder
         self._tokenizers = tokenizers
@@ -243,6 +267,7 @@ class CTranslate2Model(ExternalModel):
             "_positions": self._positions,
             "_folder": self._folder,
             "_tokenizers": self._tokenizers,
+            "_first": self._first,
         }
         return state | {"_contents": contents}
 
@@ -352,15 +377,17 @@ class CTranslate2Model(ExternalModel):
     ) -> list[Any]:
         """Start to decode a batch in another thread; returns a future for each source."""
         target = self._tokenizers["target"]
-        never = dict.fromkeys([target.pad, target.begin])
         started: list[Any] = self._translator.translate_batch(
             [self._spelt(source) for source in sources],
+            target_prefix=[[self._target_names[token] for token in self._first]] * len(sources)
+            if self._first
+            else None,
             beam_size=config.beam,
             num_hypotheses=config.nbest,
             length_penalty=0.0 if config.normalisation == "none" else config.length_penalty,
             no_repeat_ngram_size=config.no_repeat_ngram or 0,
             disable_unk=not config.unknown,
-            suppress_sequences=[[self._target_names[token]] for token in never],
+            suppress_sequences=[[self._target_names[token]] for token in _never_written(target)],
             max_input_length=0,
             max_decoding_length=max(1, batch.longest - 1),
             min_decoding_length=batch.shortest - 1,

@@ -15,12 +15,14 @@ from torch.overrides import TorchFunctionMode
 from regard.config import apply_overrides, write_yaml
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError, did_you_mean
 from regard.exchange import (
+    bart,
     bert,
     ctranslate2,
     deberta,
     distilbert,
     electra,
     gpt2,
+    m2m100,
     marian,
     modernbert,
     mpnet,
@@ -43,6 +45,7 @@ from regard.runs.metrics_log import read_metrics
 from regard.runs.run import Run
 from regard.runs.weights import check_weights, save_weights
 from regard.tasks.raw import check_max_length
+from regard.tasks.reading import first_tokens
 from regard.text.vectors import vector_text
 from regard.text.writing import write_folder
 
@@ -55,6 +58,8 @@ ARCHITECTURES = (
     deberta.ARCHITECTURE,
     modernbert.ARCHITECTURE,
     gpt2.ARCHITECTURE,
+    bart.ARCHITECTURE,
+    m2m100.ARCHITECTURE,
     marian.ARCHITECTURE,
 )
 """The architectures of `transformers`; a new one is a file and an entry here. The first that a run
@@ -92,13 +97,26 @@ data."""
 DATA_SPLITS = ("data.train", "data.validation", "data.test")
 
 
-def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] = ()) -> Run:
+def import_run(
+    source: str | Path,
+    *,
+    out: str | Path,
+    overrides: Sequence[str] = (),
+    source_language: str | None = None,
+    target_language: str | None = None,
+) -> Run:
     """Turn the model of a `transformers` folder, or of a name on the Hugging Face Hub, into a run
     like any other.
 
     `transformers` itself is not needed for it. `overrides` set what the folder leaves open, such as
-    head.no_answer=true.
+    head.no_answer=true. A model that translates between many languages needs `source_language` and
+    `target_language`, such as ko and en.
     """
+    languages = {"source_language": source_language, "target_language": target_language}
+    overrides = [
+        *overrides,
+        *(f"data.{name}={language}" for name, language in languages.items() if language),
+    ]
     target = Path(out)
     if target.exists():
         raise CheckpointError(
@@ -163,6 +181,8 @@ def _write_run(
             raise ConfigError("the classes cannot be renamed", where="head.labels", hint=hint)
         if any(override.startswith("data.max_length=") for override in overrides):
             check_max_length(recipe, imported=True)
+    if "target" in imported.tokenizers:
+        _check_languages(imported, recipe, folder)
     origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
     run = Run.create(partial, recipe, imported.tokenizers, origin)
     # a model of wrong sizes may be too large to build
@@ -184,6 +204,18 @@ def _write_run(
     save_checkpoint(run.checkpoints / first, imported.weights, run.facts(0, []))
     for pointer in ("best", "last"):
         run.point(pointer, first)
+
+
+def _check_languages(imported: Imported, recipe: Any, folder: ModelFolder) -> None:
+    """Refuse a model of many languages without them, and languages that the vocabulary does not
+    have."""
+    data = recipe.data
+    if imported.has_languages and not (data.source_language and data.target_language):
+        what = "the model translates between many languages, and its folder names no two of them"
+        hint = "give --source-language and --target-language, such as ko and en"
+        raise ConfigError(what, where=folder.name, hint=hint)
+    for side in ("source", "target"):
+        first_tokens(recipe, imported.tokenizers, side)
 
 
 class WithoutInitialValues(TorchFunctionMode):

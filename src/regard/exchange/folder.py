@@ -52,6 +52,8 @@ class Imported:
     tokenizers: Tokenizers
     # other sections of a recipe, as far as the folder has them
     sections: dict[str, Any] = field(default_factory=dict)
+    # whether the model translates between many languages
+    has_languages: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class Exported:
     reads_masks: bool = False
     # whether the model tells two texts apart by their segments
     segments: bool = True
+    source_token: str = ""
+    """The token of the source's language, which comes before every text."""
 
 
 @dataclass(frozen=True)

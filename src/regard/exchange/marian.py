@@ -9,7 +9,6 @@ reads or writes the width is put into our order, which changes no value.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,22 +18,36 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.errors import DataError
+from regard.exchange.encoder_decoder import (
+    ACTIVATIONS,
+    DECODER_TABLE,
+    ENCODER_TABLE,
+    FIELDS,
+    READOUT_BIAS,
+    READOUT_TABLE,
+    SHARED_TABLE,
+    block_names,
+    fixed_settings,
+    read_search,
+    reordered,
+    special_ids,
+    width_order,
+    write_search,
+)
 from regard.exchange.folder import (
     MAX_NUMBER,
     Architecture,
     Exported,
-    Fields,
     Imported,
     ModelFolder,
     config_fields,
     require_settings,
 )
-from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
+from regard.exchange.renaming import to_ours, to_theirs, without_copies
 from regard.exchange.tokenizers import TokenizerTree, fit_rows, ids_of, with_template
 from regard.layers.embeddings import sinusoidal_positions
 from regard.runs.run import Run
 from regard.runs.weights import stored_weights
-from regard.search.config import SearchConfig
 from regard.text.sentencepiece import convert_sentencepiece
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
@@ -46,26 +59,18 @@ ARCHITECTURE_NAMES = {
 """`model_type` -> the architecture."""
 # `model.norm` -> the task, if config.json does not name it
 DEFAULT_TASKS = {"post": "translation", "pre": "summarization"}
-FIELDS: Fields = {
-    "encoder_layers": ("encoder_layers", None),
-    "decoder_layers": ("decoder_layers", None),
-    "width": ("d_model", None),
-    "heads": ("encoder_attention_heads", None),
-    "feed_forward": ("encoder_ffn_dim", None),
-    "max_positions": ("max_position_embeddings", None),
-    "dropout": ("dropout", 0.1),
-    "attention_dropout": ("attention_dropout", 0.0),
-    "activation_dropout": ("activation_dropout", 0.0),
+ALLOWED_SETTINGS: dict[str, tuple[Any, ...]] = {
+    "norm": tuple(MODEL_TYPES),
+    "positions": ("sinusoidal",),
+    "first_position": (0,),
+    "scaled_embeddings": (True,),
+    "embedding_norm": (False,),
+    "readout_bias": (True,),
+    "scaled": (True,),
+    "look_ahead": (False,),
+    "residual": (True,),
 }
-ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
-"""`activation_function` -> `model.activation`."""
-NOT_EXPORTED = ("banned", "coverage_penalty", "min_length_ratio", "prefix", "sample")
-"""Options of our search for which generation_config.json has no key, or one of another meaning."""
-SHARED_TABLE = "model.shared.weight"
-READOUT_TABLE = "lm_head.weight"
-READOUT_BIAS = "final_logits_bias"
-ENCODER_TABLE = "model.encoder.embed_tokens.weight"
-DECODER_TABLE = "model.decoder.embed_tokens.weight"
+"""The settings of a Transformer that either architecture has."""
 POSITION_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 """Sinusoidal positions, which some files have beside the weights; they are never trained."""
 TIED_TABLES = {
@@ -74,31 +79,6 @@ TIED_TABLES = {
     "none": (READOUT_TABLE,),
 }
 """`model.tie` -> the names of the table of the readout, of which any may be in the file."""
-SUBLAYER_WEIGHTS = {
-    "self_attention.W_Q": "self_attn.q_proj",
-    "self_attention.W_KV self_attention.W_KV": "self_attn.k_proj self_attn.v_proj",
-    "self_attention.W_O": "self_attn.out_proj",
-    "feed_forward.W_1": "fc1",
-    "feed_forward.W_2": "fc2",
-    "around_feed_forward.norm": "final_layer_norm",
-}
-LAYER_WEIGHTS = {
-    "encoder": {**SUBLAYER_WEIGHTS, "around_attention.norm": "self_attn_layer_norm"},
-    "decoder": {
-        **SUBLAYER_WEIGHTS,
-        "around_self.norm": "self_attn_layer_norm",
-        "cross_attention.W_Q": "encoder_attn.q_proj",
-        "cross_attention.W_KV cross_attention.W_KV": "encoder_attn.k_proj encoder_attn.v_proj",
-        "cross_attention.W_O": "encoder_attn.out_proj",
-        "around_cross.norm": "encoder_attn_layer_norm",
-    },
-}
-"""Our names of the weights of a layer -> theirs."""
-WIDTH_AXES = {
-    0: re.compile(r".*norm\.(weight|bias)|.*\.(W_O|W_2)\.(weight|bias)"),
-    1: re.compile(r".*embedding\.weight|output\.linear\.weight|.*\.(W_Q|W_KV|W_1)\.weight"),
-}
-"""Axis of the width -> the names of our weights that have it there."""
 END_TOKEN = "</s>"
 UNKNOWN_TOKEN = "<unk>"
 PAD_TOKEN = "<pad>"
@@ -141,7 +121,7 @@ def read(folder: ModelFolder) -> Imported:
         config,
         weights,
         Tokenizers(source=tokenizers[0], target=tokenizers[-1]),
-        {"search": _read_search(folder)},
+        {"search": read_search(folder)},
     )
 
 
@@ -150,14 +130,12 @@ def _read_config(folder: ModelFolder, norm: str, theirs: Mapping[str, Tensor]) -
     not."""
     folder.expect(
         {
-            "activation_function": tuple(ACTIVATIONS),
+            **fixed_settings(folder),
             "scale_embedding": (True,),
             "static_position_embeddings": (True,),
             "normalize_before": (norm == "pre",),
             "normalize_embedding": (False,),
             "add_final_layer_norm": (norm == "pre",),
-            "decoder_attention_heads": (folder.number("encoder_attention_heads"),),
-            "decoder_ffn_dim": (folder.number("encoder_ffn_dim"),),
         }
     )
     readout = DECODER_TABLE if norm == "post" and READOUT_TABLE not in theirs else READOUT_TABLE
@@ -178,43 +156,16 @@ def _read_config(folder: ModelFolder, norm: str, theirs: Mapping[str, Tensor]) -
     }
 
 
-def _read_search(folder: ModelFolder) -> dict[str, Any]:
-    """The section `search`, from generation_config.json or the older keys of config.json."""
-    newer = folder.json("generation_config.json")
-    options = folder.config | {name: value for name, value in newer.items() if value is not None}
-    names = (
-        "num_beams",
-        "length_penalty",
-        "no_repeat_ngram_size",
-        "repetition_penalty",
-        "min_new_tokens",
-    )
-    numbers = {
-        name: folder.real(name, options[name]) for name in names if options.get(name) is not None
-    }
-    shortest = int(numbers.get("min_new_tokens", 0))
-    return {
-        "beam": int(numbers.get("num_beams", 1)) or 1,
-        "length_penalty": numbers.get("length_penalty", 1.0),
-        "no_repeat_ngram": int(numbers.get("no_repeat_ngram_size", 0)) or None,
-        "repetition_penalty": max(1.0, numbers.get("repetition_penalty", 1.0)),
-        "min_length": 1 + shortest if shortest else 0,  # with the end
-    }
-
-
 def write(run: Run, checkpoint: str) -> Exported:
     """Write a MarianMTModel or, for a pre-norm model, a PegasusForConditionalGeneration."""
     config = run.recipe.model
     source = run.tokenizers["source"]
     target = run.tokenizers["target"]
-    allowed = {"norm": tuple(MODEL_TYPES), "positions": ("sinusoidal",), "scaled": (True,)}
-    require_settings(
-        run, "model", {**allowed, "look_ahead": (False,), "residual": (True,)}, tool="transformers"
-    )
-    order_D = _order(config.width)
+    require_settings(run, "model", ALLOWED_SETTINGS, tool="transformers")
+    order_D = width_order(config.width)
     theirs = to_theirs(
         weight_names(config.model_dump()),
-        _reordered(stored_weights(run.load_model(checkpoint)), order_D),
+        reordered(stored_weights(run.load_model(checkpoint)), order_D),
     )
     theirs[READOUT_BIAS] = theirs[READOUT_BIAS][None]
     if config.norm == "pre":  # Pegasus computes its positions, but reports them as missing
@@ -223,32 +174,9 @@ def write(run: Run, checkpoint: str) -> Exported:
         theirs = (
             theirs if config.tie == "all" else _pad_tables(theirs, max(source.size, target.size))
         )
-    ids = {
-        "pad_token_id": target.pad,
-        "eos_token_id": target.end,
-        "forced_eos_token_id": target.end,
-        "decoder_start_token_id": target.begin,
-    }
+    ids = special_ids(run)
     [end] = source.tokens([source.end])
-    search = run.recipe.search
-    default = SearchConfig()
-    generation = {
-        "max_length": config.max_positions,
-        "num_beams": search.beam,
-        "length_penalty": 0.0 if search.normalisation == "none" else search.length_penalty,
-        "no_repeat_ngram_size": search.no_repeat_ngram or 0,
-        "min_new_tokens": max(0, search.min_length - 1),  # without the end
-        "repetition_penalty": search.repetition_penalty,
-        "bad_words_ids": [
-            [token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})
-        ],
-    }
-    named = [
-        *NOT_EXPORTED,
-        *(["normalisation"] if search.normalisation in ("wu", "reward") else []),
-    ]
-    # theirs changes logits there, ours log P
-    named += ["repetition_penalty"] if search.beam == 1 else []
+    generation, not_exported = write_search(run)
     return Exported(
         ARCHITECTURE_NAMES[MODEL_TYPES[config.norm]][0],
         _write_config(run) | ids,
@@ -256,9 +184,7 @@ def write(run: Run, checkpoint: str) -> Exported:
         f"$A {end}",
         config.max_positions,
         ids | generation,
-        tuple(
-            f"search.{name}" for name in named if getattr(search, name) != getattr(default, name)
-        ),
+        not_exported,
     )
 
 
@@ -307,12 +233,7 @@ def weight_names(config: dict[str, Any]) -> dict[str, str]:
         table["target_embedding.weight"] = DECODER_TABLE
     if config["tie"] == "none":
         table["output.linear.weight"] = READOUT_TABLE
-    for side, layer in LAYER_WEIGHTS.items():
-        for number in range(config[f"{side}_layers"]):
-            table |= prefixed(f"{side}.{number}.", f"model.{side}.layers.{number}.", layer)
-        if config["norm"] == "pre":
-            table[f"{side}_norm"] = f"model.{side}.layer_norm"
-    return table
+    return table | block_names(config)
 
 
 def read_weights(
@@ -328,8 +249,8 @@ def read_weights(
         weights[READOUT_BIAS] = weights.get(
             READOUT_BIAS, torch.zeros(len(weights[first]))
         ).flatten()
-    return _reordered(
-        to_ours(weight_names(config), weights, where), _order(config["width"]).argsort()
+    return reordered(
+        to_ours(weight_names(config), weights, where), width_order(config["width"]).argsort()
     )
 
 
@@ -355,23 +276,6 @@ def _pad_tables(theirs: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
             )
         }
     )
-
-
-def _order(width: int) -> Tensor:
-    """Dimension d of theirs is dimension order_D[d] of ours: sine 0, sine 1, ..., cosine 0, cosine
-    1, ..."""
-    return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
-
-
-def _reordered(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tensor]:
-    """The same weights with the width in another order; those of another size, refused later, stay
-    as they are."""
-    reordered = dict(weights)
-    for axis, names in WIDTH_AXES.items():
-        for name in filter(names.fullmatch, weights):
-            if weights[name].shape[axis : axis + 1] == order_D.shape:
-                reordered[name] = weights[name].index_select(axis, order_D)
-    return reordered
 
 
 # Tokenizers

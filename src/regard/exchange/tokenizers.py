@@ -38,7 +38,7 @@ def read_tokenizer(
     never attended to.
     """
     settings = folder.json("tokenizer_config.json") | folder.json("special_tokens_map.json")
-    tree = folder.json("tokenizer.json") or _read_vocabulary(folder, settings)
+    tree = folder.json("tokenizer.json") or read_vocabulary(folder, settings)
     lowercase = settings.get("do_lower_case")
     normalizer = tree.get("normalizer")
     if (
@@ -143,7 +143,7 @@ def _read_sentencepiece(folder: ModelFolder) -> TokenizerTree | None:
     return tree
 
 
-def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> TokenizerTree:
+def read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> TokenizerTree:
     """BERT's tokenizer from vocab.txt, GPT-2's from vocab.json and merges.txt, or one of
     SentencePiece."""
     if tree := _read_sentencepiece(folder):
@@ -165,9 +165,12 @@ def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> Tokeni
             )
         else:
             tokenizer = ByteLevelBPETokenizer.from_file(str(vocabulary), str(merges))
-            names = ("<|endoftext|>", "<mask>")
+            names = (
+                AddedToken("<|endoftext|>", special=True, normalized=False),
+                AddedToken("<mask>", lstrip=True, special=True, normalized=False),
+            )
             tokenizer.add_special_tokens(
-                [name for name in names if tokenizer.token_to_id(name) is not None]
+                [name for name in names if tokenizer.token_to_id(name.content) is not None]
             )
         tokenizer.add_special_tokens([*sorted(added, key=added.__getitem__)])
         listed = [_content(token) for token in settings.get("additional_special_tokens") or ()]
@@ -204,7 +207,10 @@ def with_template(
         templates or templates_in(tree) or ((Slot(None, 0),), (Slot(None, 0), Slot(None, 1)))
     )
     names = {number: name for name, number in ids.items()}
-    used = {names[token]: token for token, _ in (*single, *pair) if token is not None}
+    taken = {own for own, name in roles.items() if own != name}
+    # a role that another token has, as `</s>` that of `<s>` in BART
+    called = {number: f"{name} itself" if name in taken else name for number, name in names.items()}
+    used = {called[token]: token for token, _ in (*single, *pair) if token is not None}
     used |= {own: ids[name] for own, name in roles.items()}
     special = {
         own: {"id": own, "ids": [token], "tokens": [names[token]]}
@@ -213,8 +219,8 @@ def with_template(
     kept = [step for step in steps if step["type"] == "ByteLevel"]
     template: TokenizerTree = {
         "type": "TemplateProcessing",
-        "single": _pieces(single, names),
-        "pair": _pieces(pair, names),
+        "single": _pieces(single, called),
+        "pair": _pieces(pair, called),
         "special_tokens": {
             name: token for step in steps for name, token in step.get("special_tokens", {}).items()
         }
@@ -281,12 +287,16 @@ def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -
     if exported.continues and tree.get("decoder"):
         tree = tree | {"decoder": _decoding_apart(tree["decoder"])}
     pair = exported.template is None
+    if exported.source_token:
+        [end] = tokenizer.tokens([tokenizer.end])
+        tree = with_template(tree, f"{exported.source_token} $A {end}")
     if pair and templates_in(tree) != tokenizer.templates:
         tree = with_template(tree, tokenizer.templates)
     elif not tree.get("post_processor"):
         tree = with_template(tree, exported.template)
     names = ("pad", "unk", "cls", "sep") if pair else ("pad", "unk", "bos", "eos")
-    tokens = tokenizer.tokens([tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end])
+    begin = next(iter(tokenizer.first), tokenizer.begin)
+    tokens = tokenizer.tokens([tokenizer.pad, tokenizer.unk, begin, tokenizer.end])
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": longest,

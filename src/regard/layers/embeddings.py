@@ -15,7 +15,7 @@ from regard.errors import ConfigError, DecodeError
 from regard.layers.linear import Linear
 
 Tie = Literal["none", "target", "all"]
-PositionKind = Literal["sinusoidal", "learned", "none"]
+PositionKind = Literal["sinusoidal", "tensor2tensor", "learned", "none"]
 
 
 class Embedding(nn.Embedding):
@@ -42,26 +42,37 @@ def tied_embeddings(
     return source, source
 
 
-def sinusoidal_positions(length: int, width: int, device: torch.device | None = None) -> Tensor:
+def sinusoidal_positions(
+    length: int,
+    width: int,
+    device: torch.device | None = None,
+    *,
+    first: int = 0,
+    tensor2tensor: bool = False,
+) -> Tensor:
     """Sine waves whose wavelengths form a geometric progression from 2 pi to 10000 * 2 pi.
 
     Vaswani et al. 2017, arXiv:1706.03762, section 3.5:
         PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
+    The code of the paper's authors, tensor2tensor, divides by d_model - 2 instead of d_model, so
+    that the last wavelength is exactly 10000 * 2 pi. `first` is the position of the first token.
     """
-    position_L1 = torch.arange(length, dtype=torch.float64, device=device)[:, None]
+    position_L1 = torch.arange(first, first + length, dtype=torch.float64, device=device)[:, None]
     even_W = torch.arange(0, width, 2, dtype=torch.float64, device=device)
-    angle = position_L1 * torch.exp(even_W * (-math.log(10000.0) / width))
+    divisor = max(1, width - 2) if tensor2tensor else width
+    angle = position_L1 * torch.exp(even_W * (-math.log(10000.0) / divisor))
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width].float()
 
 
 class Positions(nn.Module):
-    """Add a position vector to each token: sinusoidal, learned, or none (an ablation)."""
+    """Add a position vector to each token: sinusoidal, learned, or none (an ablation).
+    `tensor2tensor` is sinusoidal with other wavelengths."""
 
     waves_LD: Tensor
 
     def __init__(self, kind: PositionKind, width: int, longest: int, *, first: int = 0) -> None:
-        """`first`: the row of a learned table that the first token of a text gets."""
+        """`first`: the position of the first token of a text, a row of a learned table."""
         super().__init__()
         self.kind = kind
         self.width = width
@@ -69,15 +80,22 @@ class Positions(nn.Module):
         self.first = first
         if kind == "learned":
             self.learned = Embedding(first + longest, width)
-        elif kind == "sinusoidal":
-            self.register_buffer("waves_LD", sinusoidal_positions(longest, width), persistent=False)
+        elif kind != "none":
+            self.register_buffer("waves_LD", self.waves(longest), persistent=False)
+
+    def waves(self, length: int, device: torch.device | None = None) -> Tensor:
+        """The sine waves of the first `length` positions."""
+        tensor2tensor = self.kind == "tensor2tensor"
+        return sinusoidal_positions(
+            length, self.width, device, first=self.first, tensor2tensor=tensor2tensor
+        )
 
     def forward(self, x: Tensor, text: Tokens | None = None) -> Tensor:
         """Texts from their first token on, [B, L, D]; or [1, P, D] if `text` is packed."""
         if self.kind == "none":
             return x
         if isinstance(text, Packed):
-            length = text.position_vectors(self.longest, may_grow=self.kind == "sinusoidal")
+            length = text.position_vectors(self.longest, may_grow=self.kind != "learned")
             return x + self.table_LD(x, length).index_select(0, text.places_P)
         return x + self.table_LD(x, x.shape[1])
 
@@ -103,7 +121,7 @@ class Positions(nn.Module):
             return self.waves_LD[:length].to(like)
         # Beyond the table the waves are computed each time: a buffer that grew would differ between
         # processes.
-        return sinusoidal_positions(length, self.width, like.device).to(like)
+        return self.waves(length, like.device).to(like)
 
 
 class Readout(nn.Module):
@@ -125,10 +143,10 @@ class Readout(nn.Module):
             nn.init.xavier_uniform_(self.linear.weight)
 
     @classmethod
-    def of(cls, width: int, target: Embedding, tie: Tie) -> Readout:
+    def of(cls, width: int, target: Embedding, tie: Tie, *, bias: bool = True) -> Readout:
         """The readout of a model whose target has this embedding, with its weights unless `tie` is
         "none"."""
-        return cls(width, target.num_embeddings, None if tie == "none" else target)
+        return cls(width, target.num_embeddings, None if tie == "none" else target, bias=bias)
 
     @torch.no_grad()
     def initialise_bias(self, counts_V: Tensor) -> None:

@@ -338,13 +338,14 @@ class TransformerCaptioner(Captioner, TransformerDecoder):
         sizes = config.model_dump(include={"width", "heads", "feed_forward", "dropout"})
         block = TransformerConfig(**sizes, norm="pre", decoder_layers=config.layers)
         self.positions = Positions("sinusoidal", config.width, block.max_positions)
+        self.embedding_norm = nn.Identity()
         self.decoder = nn.ModuleList(DecoderBlock(block) for _ in range(config.layers))
         self.decoder_norm = nn.LayerNorm(config.width)
 
     def forward(self, batch: Batch[Images]) -> Output:
         target = batch.target.inputs
         memory_BSD = self.image_encoder(batch.source)
-        x_BTD = self.embed(self.target_embedding, target)
+        x_BTD = self.embed_target(target)
         own = Visible(target.lengths_B, causal=True)
         return Output(self.decode(x_BTD, memory_BSD, own, Visible(batch.source.lengths_B)))
 

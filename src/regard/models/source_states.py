@@ -29,7 +29,7 @@ class SourceStates(Contextual):
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
         model = self.model
         visible = Visible(batch.text.lengths_B)
-        layers = [model.embed(model.source_embedding, batch.text)]
+        layers = [model.embed_source(batch.text)]
         for block in model.encoder:
             layers.append(block(layers[-1], visible))
         return [*layers[:-1], model.encoder_norm(layers[-1])]

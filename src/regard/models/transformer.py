@@ -83,9 +83,19 @@ class TransformerConfig(HeadsConfig):
     a longer warm-up), or nowhere (an ablation). BatchNorm is not an alternative: its statistics would
     mix the sentences of a batch and include the padding."""
     positions: PositionKind = "sinusoidal"
-    """Position encodings: fixed sine waves, learned vectors, or none (an ablation)."""
+    """Position encodings: fixed sine waves, learned vectors, or none (an ablation). `tensor2tensor`:
+    the sine waves of the authors' own code, as in M2M-100; the exponent is 2i / (d_model - 2)."""
     max_positions: int = Field(512, ge=1)
     """Number of learned positions, with `positions: learned`."""
+    first_position: int = Field(0, ge=0)
+    """The position of the first token: 2 in BART and M2M-100, which count from their padding
+    token."""
+    shared_positions: bool = True
+    """One table of learned positions for both sides; BART has one for each."""
+    scaled_embeddings: bool = True
+    """Multiply embeddings by sqrt(d_model) (section 3.4); BART does not."""
+    embedding_norm: bool = False
+    """LayerNorm after embeddings and positions, as in BART."""
     scaled: bool = True
     """Divide scores by sqrt(d_k); off is an ablation."""
     look_ahead: bool = False
@@ -95,6 +105,8 @@ class TransformerConfig(HeadsConfig):
     tie: Tie = "none"
     """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary,
     the paper's way)."""
+    readout_bias: bool = True
+    """A bias for each token of the readout; M2M-100 has none."""
     activation: Literal["relu", "swish", "gelu"] = "relu"
     """Activation of the feed-forward layers: the paper's ReLU, swish x sigmoid(x) as in OPUS-MT's
     models, or GELU."""
@@ -254,23 +266,26 @@ class TransformerState:
         )
 
 
-def scaled_embeddings(embedding: Embedding, ids: Tensor) -> Tensor:
-    """sqrt(d_model) E x (section 3.4)"""
-    return embedding(ids) * math.sqrt(embedding.embedding_dim)
-
-
 class TransformerDecoder(Generator):
     """A decoder over any encoded source: embeddings, blocks, and steps with cached keys and
     values."""
 
+    scaled_embeddings = True
     positions: Positions
+    embedding_norm: nn.Module
     dropout: nn.Dropout
     decoder: nn.ModuleList
     decoder_norm: nn.Module
 
-    def embed(self, embedding: Embedding, text: Tokens) -> Tensor:
+    def vectors(self, embedding: Embedding, ids: Tensor) -> Tensor:
+        """sqrt(d_model) E x (section 3.4)"""
+        e = embedding(ids)
+        return e * math.sqrt(embedding.embedding_dim) if self.scaled_embeddings else e
+
+    def embed_target(self, text: Tokens) -> Tensor:
         """Dropout(sqrt(d_model) E x + PE) (sections 3.4, 3.5 and 5.4)."""
-        return self.dropout(self.positions(scaled_embeddings(embedding, text.ids), text))
+        x = self.positions(self.vectors(self.target_embedding, text.ids), text)
+        return self.dropout(self.embedding_norm(x))
 
     def decode(
         self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility
@@ -312,10 +327,10 @@ class TransformerDecoder(Generator):
 
     def advance(self, state: TransformerState, tokens_R: Tensor, own: Cache) -> Tensor:
         """The logits after one more token per row, whose keys and values enter the cache `own`."""
-        x_RD = scaled_embeddings(self.target_embedding, tokens_R)
+        x_RD = self.vectors(self.target_embedding, tokens_R)
         if state.positions_MD is not None:
             x_RD = x_RD + state.positions_MD.index_select(0, own.places)
-        x_RD = self.dropout(x_RD)
+        x_RD = self.dropout(self.embedding_norm(x_RD))
         sources = state.source_N2BHSE.shape[2]
         x_BQD = group_rows(x_RD, sources) if own.queries_share_keys else x_RD[:, None]
         visible = own.visible
@@ -328,6 +343,12 @@ class TransformerDecoder(Generator):
         return cast("list[DecoderBlock]", list(self.decoder))
 
 
+def _positions(config: TransformerConfig) -> Positions:
+    return Positions(
+        config.positions, config.width, config.max_positions, first=config.first_position
+    )
+
+
 class Transformer(TransformerDecoder):
     """An encoder with self-attention, and a decoder with attention to itself and to the encoder.
 
@@ -336,6 +357,10 @@ class Transformer(TransformerDecoder):
         hidden   = DecoderBlock_N(... DecoderBlock_1(embed(target), memory), memory)
         embed(x) = Dropout(sqrt(d_model) E x + PE)
         P(y_t | y_<t, x) = softmax(W hidden_t + b)
+
+    BART (Lewis et al. 2020, arXiv:1910.13461) and M2M-100 (Fan et al. 2020, arXiv:2010.11125) are
+    this model with other settings: a norm after the embeddings, which are not scaled, and learned
+    positions of each side; or no bias b and sine waves that begin at position 2.
     """
 
     config: TransformerConfig
@@ -349,7 +374,12 @@ class Transformer(TransformerDecoder):
         self.source_embedding, self.target_embedding = tied_embeddings(
             source_size, target_size, config.width, config.tie
         )
-        self.positions = Positions(config.positions, config.width, config.max_positions)
+        self.scaled_embeddings = config.scaled_embeddings
+        self.positions = _positions(config)
+        self.source_positions = self.positions if config.shared_positions else _positions(config)
+        self.embedding_norm, self.source_embedding_norm = (
+            nn.LayerNorm(config.width) if config.embedding_norm else nn.Identity() for _ in range(2)
+        )
         self.longest = config.max_positions if config.positions == "learned" else None
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(
@@ -359,7 +389,13 @@ class Transformer(TransformerDecoder):
         last_norm = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.width) if last_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width) if last_norm else nn.Identity()
-        self.output = Readout.of(config.width, self.target_embedding, config.tie)
+        self.output = Readout.of(
+            config.width, self.target_embedding, config.tie, bias=config.readout_bias
+        )
+
+    def embed_source(self, text: Tokens) -> Tensor:
+        x = self.source_positions(self.vectors(self.source_embedding, text.ids), text)
+        return self.dropout(self.source_embedding_norm(x))
 
     def encode(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
         for block in self.encoder:
@@ -372,11 +408,9 @@ class Transformer(TransformerDecoder):
         if self.packable:
             source = packed_if_faster(source, self, self.config, for_padding=False)
             target = packed_if_faster(target, self, self.config, for_padding=False)
-        memory_BSD = self.encode(
-            self.embed(self.source_embedding, source), visible_between(source, source)
-        )
+        memory_BSD = self.encode(self.embed_source(source), visible_between(source, source))
         hidden_BTD = self.decode(
-            self.embed(self.target_embedding, target),
+            self.embed_target(target),
             memory_BSD,
             visible_between(target, target, causal=not self.config.look_ahead),
             visible_between(target, source),
@@ -389,5 +423,5 @@ class Transformer(TransformerDecoder):
             text = packed_if_faster(source, self, self.config, for_kernel=False)
         visible = visible_source(source)
         visible_to_source = visible if text is source else visible_between(text, text)
-        memory_BSD = self.encode(self.embed(self.source_embedding, text), visible_to_source)
+        memory_BSD = self.encode(self.embed_source(text), visible_to_source)
         return self.begin_with(memory_BSD, visible, rows, max_length, text)

@@ -31,6 +31,10 @@ may: they say how it learns, what is left out under a head, or what the shapes o
 decide."""
 
 
+LANGUAGES = ("source_language", "target_language")
+"""Fields of the section `data` that a model of many languages needs."""
+
+
 def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     """The sections `model` and `tokenizer` of a recipe, taken from the run that `training.init`
     names: for a task with a head or on raw text, and wherever the model is left out.
@@ -69,7 +73,16 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
             problems += other_fields(theirs["model"], model, init)
     if problems:
         raise ConfigError(problems=problems)
-    return {**tree, "model": whole, "tokenizer": {**their_tokenizer, **tokenizer}}
+    data = _languages(theirs.get("data", {}), tree.get("data"), task)
+    return {**tree, **data, "model": whole, "tokenizer": {**their_tokenizer, **tokenizer}}
+
+
+def _languages(theirs: Tree, data: object, task: type[Task]) -> Tree:
+    """The section `data` with the languages of a run, where the recipe names none."""
+    if not isinstance(data, dict):
+        return {}
+    names = [name for name in LANGUAGES if name in task.data.model_fields]
+    return {"data": {**{name: theirs[name] for name in names if theirs.get(name)}, **data}}
 
 
 def _init_of(tree: Tree) -> str | None:

@@ -12,7 +12,13 @@ from regard.recipes.resolved import ResolvedRecipe, with_training
 from regard.search.config import MAX_BEAM, SAMPLING_FIELDS
 from regard.tasks import TASKS
 
-CHANGEABLE_AFTER_TRAINING = ("search", "evaluation", "data.encoding")
+CHANGEABLE_AFTER_TRAINING = (
+    "search",
+    "evaluation",
+    "data.encoding",
+    "data.source_language",
+    "data.target_language",
+)
 """Sections and fields that an override may change in a trained run's recipe."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -52,6 +52,13 @@ class Constraints:
             for each in (self.prefixes, self.contexts)
         )
         return Constraints(prefixes, self.banned, contexts)
+
+    def after(self, first: Sequence[int], sentences: int) -> Constraints:
+        """The same for outputs that begin with these tokens."""
+        if not first:
+            return self
+        prefixes = self.prefixes or [()] * sentences
+        return replace(self, prefixes=[[*first, *prefix] for prefix in prefixes])
 
 
 UNCONSTRAINED = Constraints()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from regard.data.batches import Batch, Padded
 from regard.data.config import Corpus, Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset, Encoding
+from regard.data.dataset import Columns, Dataset, Encoding, Where
 from regard.data.epochs import fixed_batches
 from regard.data.example import Example
 from regard.data.images import Picture
@@ -41,6 +41,7 @@ from regard.tasks.reading import (
     READ_TOKENS,
     by_length,
     encode_target,
+    first_tokens,
     not_longer,
     padded,
 )
@@ -71,6 +72,8 @@ class PairEncoding(Encoding):
     def __init__(self, recipe: Recipe, tokenizers: Tokenizers, sources: Sources) -> None:
         super().__init__(recipe, tokenizers)
         self.sources = sources
+        self.first = {side: first_tokens(recipe, tokenizers, side) for side in tokenizers}
+        """The tokens before each text, by side."""
 
     @property
     def text_sides(self) -> list[str]:
@@ -78,7 +81,17 @@ class PairEncoding(Encoding):
         return [side for side in ("source", "target") if side in self.tokenizers]
 
     def settings(self) -> list[Any]:
-        return [self.recipe.data.max_length, self.recipe.data.max_ratio]
+        first = [self.first] if any(self.first.values()) else []
+        return [self.recipe.data.max_length, self.recipe.data.max_ratio, *first]
+
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns:
+        columns = super().encode(texts, where)
+        begun = {
+            side: [[*first, *ids] for ids in columns[side]]
+            for side, first in self.first.items()
+            if first
+        }
+        return {**columns, **begun}
 
     def dropped(self, columns: Columns) -> dict[str, NDArray[np.bool_]]:
         lengths = np.stack(
@@ -187,6 +200,7 @@ class TargetTexts(WrittenTexts):
         special = SpecialTokens(target.begin, target.end, target.pad, target.unk, target.begin)
         super().__init__(target, recipe.search, special)
         self.recipe = recipe
+        self.first = first_tokens(recipe, tokenizers, "target")
         self.sources = sources
 
     def encode_inputs(
@@ -196,7 +210,7 @@ class TargetTexts(WrittenTexts):
         rows: list[Source | RegardError] = not_longer(
             self.sources.read(inputs), model.longest, inputs
         )
-        wording = wording_of(self.tokenizer, self.config, len(inputs), prefixes)
+        wording = self.wording(self.config, len(inputs), prefixes)
         sources = {
             number: row for number, row in enumerate(rows) if not isinstance(row, RegardError)
         }
@@ -229,7 +243,17 @@ class TargetTexts(WrittenTexts):
         """Refuse a search that cannot decode the inputs of the validation."""
         inputs = decoded_inputs(self.sources.groups(validation), self.recipe.training.decode)
         lengths = [len(self.sources.of(validation, rows[0])) for rows in inputs]
-        Limits.of(lengths, self.config, wording_of(self.tokenizer, self.config, len(lengths)))
+        Limits.of(lengths, self.config, self.wording(self.config, len(lengths)))
+
+    def wording(
+        self, config: SearchConfig, inputs: int, prefixes: Sequence[str] | None = None
+    ) -> Constraints:
+        """The wording of the outputs: first the token of their language, if the model has many."""
+        return wording_of(self.tokenizer, config, inputs, prefixes).after(self.first, inputs)
+
+    def target_ids(self, target: str | Sequence[str]) -> list[int]:
+        """Token ids of a target with its `</s>`, or of exact tokens as they are."""
+        return encode_target(self.tokenizer, target, self.first)
 
     # Sources of examples, whatever the wording that a user asks for
 
@@ -247,7 +271,7 @@ class TargetTexts(WrittenTexts):
             for row, hypotheses in model.search(texts, config):
                 yield [row], [hypotheses]
             return
-        wording = wording_of(self.tokenizer, config, len(sources))
+        wording = self.wording(config, len(sources))
         for rows, batch, _ in self.batches(model, sources, config, wording):
             outputs = search(
                 model,
@@ -282,7 +306,7 @@ class TargetTexts(WrittenTexts):
         self, model: Generator, source: str, target: str | Sequence[str]
     ) -> tuple[list[int], list[float]]:
         given = self.sources.read_one(Example.of_text(source, "source"))
-        ids = encode_target(self.tokenizer, target)
+        ids = self.target_ids(target)
         written = ids[:-1] if ids[-1] == self.tokenizer.end else ids
         if isinstance(model, ExternalModel):
             assert not isinstance(given, Picture)

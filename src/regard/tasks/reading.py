@@ -11,13 +11,15 @@ import torch
 from torch import nn
 
 from regard.data.batches import Padded, Spelling
+from regard.data.config import Recipe
 from regard.data.example import Example
 from regard.errors import DecodeError, InputError, Problem, RegardError
 from regard.models.base import device_of
 from regard.search.stopping import stop_if_given_up
 from regard.tasks.answers import Note, readable
+from regard.text.languages import language_token
 from regard.text.spelling import Token, ids_of, unknown_in
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
 READ_TOKENS = 8_192
 """Padded tokens that are read at once."""
@@ -88,13 +90,26 @@ def _encode_readable(
     ]
 
 
-def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
-    """Token ids of a text with its `</s>`, or of exact tokens as they are."""
+def first_tokens(recipe: Recipe, tokenizers: Tokenizers, column: str) -> list[int]:
+    """The tokens before each text of a pair: that of its language, or those that the template of
+    its tokenizer has."""
+    language = recipe.data.language(column)
+    tokenizer = tokenizers[column]
+    if language is None:
+        return tokenizer.first
+    return [language_token(tokenizer, language, f"data.{column}_language")]
+
+
+def encode_target(
+    tokenizer: Tokenizer, target: str | Sequence[str], first: Sequence[int] = ()
+) -> list[int]:
+    """Token ids of a text with the tokens before it and its `</s>`, or of exact tokens as they
+    are."""
     if isinstance(target, str):
         [text] = readable(
             encode_each(tokenizer, [Example.of_text(target, "target")], limited=False)
         )
-        ids = [*text, tokenizer.end]
+        ids = [*first, *text, tokenizer.end]
     else:
         try:
             ids = tokenizer.token_ids(target)

@@ -18,7 +18,7 @@ from regard.data.prepare import Prepared
 from regard.data.store import Integers
 from regard.errors import InputError, RegardError
 from regard.tasks.answers import Note
-from regard.tasks.reading import encode_each, padded, unknown_notes
+from regard.tasks.reading import encode_each, first_tokens, padded, unknown_notes
 from regard.tasks.written import Source
 from regard.text.tokenizers import Tokenizers
 
@@ -96,13 +96,14 @@ class Sources(ABC):
 
 
 class TextSources(Sources):
-    """Texts, as tokens up to `</s>`."""
+    """Texts, as tokens up to `</s>`, after the token of their language if the model has many."""
 
     lengths_of = "source"
 
     def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
         self.recipe = recipe
         self.tokenizer = tokenizers["source"]
+        self.first = first_tokens(recipe, tokenizers, "source")
 
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         return examples.columns["source"].lengths
@@ -128,7 +129,9 @@ class TextSources(Sources):
     def read(self, inputs: Sequence[Example]) -> Sequence[Source | RegardError]:
         encoded = encode_each(self.tokenizer, self._cleaned(inputs))
         end = self.tokenizer.end
-        return [ids if isinstance(ids, RegardError) else [*ids, end] for ids in encoded]
+        return [
+            ids if isinstance(ids, RegardError) else [*self.first, *ids, end] for ids in encoded
+        ]
 
     def _cleaned(self, inputs: Sequence[Example]) -> list[Example]:
         """The inputs with texts that are cleaned as those of the training were."""

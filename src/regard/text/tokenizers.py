@@ -238,6 +238,15 @@ class Tokenizer:
         template says, else [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
         return self._own_templates or bert_templates(self.begin, self.end)
 
+    @cached_property
+    def first(self) -> list[int]:
+        """The tokens that its own template puts before a text, except for the one that a decoder
+        reads first: `<s>` of BART, whose decoder begins with `</s>`."""
+        single, _ = self._own_templates or ((), ())
+        around = [slot.token for slot in single]
+        before = around[: around.index(None)] if None in around else []
+        return [token for token in before if token is not None and token != self.begin]
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens around it."""
         return self.encode_batch([text])[0]

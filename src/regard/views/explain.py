@@ -40,7 +40,7 @@ from regard.runs import Run
 from regard.search.scoring import log_probabilities
 from regard.tasks.answers import readable
 from regard.tasks.masked_language_modeling import GAP, FilledGaps, texts_of_input
-from regard.tasks.reading import encode_each_spelled, encode_target, not_longer
+from regard.tasks.reading import encode_each_spelled, not_longer
 from regard.tasks.story_answering import StoryAnswers
 from regard.tasks.task import Task
 from regard.text.spelling import Token, ids_of
@@ -198,7 +198,7 @@ def _read_pair(
         ids = vocabulary.token_ids(best.tokens)
     else:
         output = target
-        ids = encode_target(vocabulary, target)
+        ids = run.task.views.target_texts.target_ids(target)
     source: Ragged
     if isinstance(encoded, Picture):  # each region is a word
         picture = encoded

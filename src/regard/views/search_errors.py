@@ -22,7 +22,7 @@ from regard.search.rules import Rules
 from regard.tasks.answers import Done, ignore
 from regard.tasks.pairs import TargetTexts
 from regard.tasks.reading import by_length, padded
-from regard.tasks.written import Source, wording_of
+from regard.tasks.written import Source
 from regard.text.normalise import nfc
 from regard.views.labels import percent
 
@@ -237,7 +237,7 @@ def why_forbidden(
     """The first rule of the search that forbids each target, which ends in `</s>`; None if none
     does."""
     target = written.tokenizer
-    wording = wording_of(target, config, len(sources))
+    wording = written.wording(config, len(sources))
     reasons_of: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], TOKENS_PER_BATCH):
         batch = written.sources.batch([sources[row] for row in rows])

@@ -21,7 +21,6 @@ from regard.search.config import SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
 from regard.search.rules import Rules
 from regard.search.scoring import token_scores
-from regard.tasks.reading import encode_target
 from regard.tasks.written import Source
 from regard.views.labels import token_label
 from regard.views.report import Branch, Cell, Report, Result, Section, Table, Tone, Tree, muted
@@ -290,7 +289,7 @@ def follow_reference(run: Run, model: Generator, text: str, reference: str) -> R
     target = run.tokenizers["target"]
     config = run.recipe.search
     source = written.sources.read_one(Example.of_text(text, "input"))
-    ids = [token for token in encode_target(target, reference) if token != target.end]
+    ids = [token for token in written.target_ids(reference) if token != target.end]
     [hypothesis] = written.hypotheses(model, [source], [ids], config)
     [scores] = token_scores(model, written.pairs(model, [source], [ids]))
     [outcome] = outcomes_of(run, model, [source], [hypothesis.tokens], config)
