@@ -195,9 +195,7 @@ def test_ctranslate2(tmp_path: Path, case: str) -> None:
 def test_languages_are_chosen_when_used(tmp_path: Path) -> None:
     _, run = imported(tmp_path, "m2m100")
     english, french = (
-        json.loads(
-            succeed("predict", run.folder, TEXTS[0], "--json", "--target-language", code).stdout
-        )
+        succeed("predict", run.folder, TEXTS[0], "--json", "--target-language", code).json
         for code in ("en", "fr")
     )
     assert (english["tokens"][0], french["tokens"][0]) == ("__en__", "__fr__")
