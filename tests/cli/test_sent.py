@@ -83,6 +83,8 @@ NO_PATHS = {
     ("Stories", "facts"),
     ("TaggedText", "tokens"),
     ("TaggedText", "tags"),
+    ("TextPairs", "source_language"),
+    ("TextPairs", "target_language"),
     ("QuestionedText", "context"),
     ("QuestionedText", "question"),
     ("QuestionedText", "answers"),

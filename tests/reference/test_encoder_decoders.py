@@ -23,6 +23,8 @@ from exchange_cases import (
 )
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
+from regard.studio.runs import Runs
+from regard.studio.settings import Settings
 from regard.tasks.reading import first_tokens
 
 transformers = pytest.importorskip("transformers")
@@ -200,6 +202,8 @@ def test_languages_are_chosen_when_used(tmp_path: Path) -> None:
     )
     assert (english["tokens"][0], french["tokens"][0]) == ("__en__", "__fr__")
     assert english["score"] != french["score"]
+    [summary] = Runs(Settings(), folders=lambda: {"run": run.folder}).list_runs()
+    assert summary["languages"] == "ko → en"
     [wrong] = fail("predict", run.folder, TEXTS[0], "--target-language", "fra")
     assert "no token for the language 'fra'" in wrong
     assert "fr" in wrong

@@ -118,6 +118,9 @@ class Runs:
         try:
             run = self.opened(name)
             facts = {"name": name, "task": run.recipe.task, "model": run.recipe.model.kind}
+            languages = [run.recipe.data.language(side) for side in ("source", "target")]
+            if all(languages):
+                facts["languages"] = " → ".join(map(str, languages))
             best = run.pointer("best")
             if best is None:
                 return {**facts, "parameters": None, "metrics": []}

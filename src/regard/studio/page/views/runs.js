@@ -97,7 +97,7 @@ async function renderRun({ stage, controls, heading, hint, params: { run: name }
     const button = (verb, text) => h("button", { type: "button", onclick: act(verb) }, text);
     const link = view => h("a", { class: "button", href: address(view, { run: name }) }, t(`view_${view}`));
     redraw(about, ...[
-      h("p", {}, [facts.task && t(`task_${facts.task}`), facts.model, size].filter(Boolean).join(" · ")),
+      h("p", {}, [facts.task && t(`task_${facts.task}`), facts.model, facts.languages, size].filter(Boolean).join(" · ")),
       h("p", {}, h("b", { class: { failed: "bad", stopped: "muted" }[run.state] || "good" }, stateText(run)),
         run.step ? ` · ${stepText(run)}` : "",
         speed ? ` · ${t("per_second", { count: figures(Math.round(speed)) })}` : ""),
