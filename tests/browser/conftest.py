@@ -58,6 +58,12 @@ RUNS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         {},
         {"kind": "memory_network", "width": 8, "restarts": 1},
     ),
+    "chat": (
+        "translation",
+        "chat-ko",
+        {"kind": "character"},
+        {"kind": "bahdanau", "preset": "tiny"},
+    ),
     "shapes": (
         "captioning",
         "shapes",

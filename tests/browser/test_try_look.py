@@ -82,10 +82,60 @@ def test_an_image_is_sent(page: Any) -> None:
     expect(page.get_by_role("img", name=re.compile("^r.png → "))).to_be_visible()
 
 
+def test_a_token_is_replaced_and_the_run_writes_on(page: Any) -> None:
+    """Each output is a row under the token that it replaces; the address has them."""
+    page.open("#/try?run=tiny&text=a b c")
+    rows = page.locator(".output-row")
+    expect(rows).to_have_count(1)
+    tokens = rows.first.locator(".token")
+    shares = [
+        float(one.evaluate("one => one.style.getPropertyValue('--share')")) for one in tokens.all()
+    ]
+    assert all(0 < share <= 1 for share in shares)
+    tokens.nth(1).hover()
+    likely = page.get_by_role("group", name=re.compile("Likeliest in place of"))
+    expect(likely.locator(".option")).to_have_count(5)
+    first = likely.locator("h3").inner_text()
+    tokens.nth(1).focus()
+    page.keyboard.press("ArrowLeft")
+    expect(likely.locator("h3")).not_to_have_text(first)
+    other = likely.locator("button.option").last
+    name = other.locator(".name").inner_text()
+    other.focus()
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(2)
+    assert rows.nth(1).locator(".token span").first.inner_text() == name
+    assert page.violations() == []
+    page.reload()
+    expect(rows).to_have_count(2)
+    rows.nth(1).get_by_role("link", name="Find it in the beam tree").click()
+    page.wait_for_selector("svg .branch.marked")
+
+
+def test_words_that_are_not_in_the_vocabulary_are_marked(page: Any) -> None:
+    page.open("#/try?run=names&text=Anna qwxyz lives 고양이")
+    expect(page.locator(".unknown s").first).to_be_visible()
+    assert {"qwxyz", "고양이"} <= {*page.locator(".unknown s").all_inner_texts()}
+    page.open("#/try?run=phrases&text=The cup")
+    expect(page.locator(".output-row")).to_have_count(1)
+    expect(page.locator(".unknown")).to_have_count(0)
+
+
+def test_a_run_has_only_the_controls_that_apply(page: Any) -> None:
+    page.open("#/try?run=phrases")
+    expect(page.locator("nav a[data-view=beam]")).to_be_visible()
+    assert page.get_by_role("radio", name="Chat").count() == 0, "a translation is no conversation"
+    page.open("#/try?run=reviews")
+    expect(page.locator("nav a[data-view=beam]")).to_have_count(0)
+    assert page.get_by_text("Search", exact=True).count() == 0
+    page.open("#/try?run=chat")
+    expect(page.get_by_role("radio", name="Chat")).to_be_visible()
+
+
 @pytest.mark.options(locale="ko-KR")
 def test_a_chat_has_a_history(page: Any) -> None:
-    page.open("#/try?run=tiny&mode=chat")
-    for text in ("a b", "b c"):
+    page.open("#/try?run=chat&mode=chat")
+    for text in ("안녕", "배고파"):
         page.get_by_role("textbox", name="입력").fill(text)
         page.keyboard.press("Enter")
         expect(page.locator("li.you").last).to_contain_text(text)

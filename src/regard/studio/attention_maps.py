@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from regard.data.images import Picture
 from regard.language import shown
 from regard.studio.requests import MAX_EXPLAINED_CHARACTERS, Input
 from regard.studio.served import ServedRun
@@ -63,17 +64,16 @@ class AttentionBody(VerbBody):
             "layers": len(attentions),
             "heads": len(attentions[0].weights) if attentions else 0,
             "rollout": bool(explanation.rollouts) and view in MAP_VIEWS,
-            "map": _packed(maps[0]) if maps else None,
-            "others": [_packed(other) for other in maps[1:]],
+            "map": packed(maps[0]) if maps else None,
+            "others": [packed(other) for other in maps[1:]],
             "small": _small_pictures(attentions) if self.heads and attentions else None,
-            "picture": _image_of(explanation) if view == "alignment" else None,
+            "picture": image_of(explanation.picture) if view == "alignment" else None,
             "figures": [part.to_json() for part in parts if part.kind not in ("text", "table")],
         }
 
 
-def _image_of(explanation: Explanation) -> dict[str, Any] | None:
+def image_of(picture: Picture | None) -> dict[str, Any] | None:
     """The image that was captioned, as bytes."""
-    picture = explanation.picture
     if picture is None:
         return None
     return {
@@ -91,7 +91,7 @@ def _hop_maps(explanation: Explanation) -> list[HeatMap]:
     return [HeatMap(hops, story.sentences, story.weights_NS, explanation.title)]
 
 
-def _packed(drawn: HeatMap) -> dict[str, Any]:
+def packed(drawn: HeatMap) -> dict[str, Any]:
     """A map with its values as bytes."""
     return {
         "rows": drawn.rows,

@@ -29,6 +29,8 @@ MAX_OFFERED_INPUTS = 4
 """Inputs of the run's data that are offered."""
 ROWS_BETWEEN_INPUTS = 7
 """Rows between two of them: those beside each other may be alike."""
+CONVERSATION_COLUMNS = {"q", "a", "question", "answer", "prompt", "response", "질문", "답변"}
+"""Names of columns, in lower case, by which data is a conversation."""
 MAX_RUNS_IN_MEMORY = 6
 """Runs of a studio that are in memory at once."""
 
@@ -150,10 +152,25 @@ class Runs:
             "inputs": run.task.inputs.names,
             "writes": writes,
             "attends": attends,
+            "converses": _converses(run),
             "examples": offered_inputs(run),
         }
         recipe = self.public(run.recipe.model_dump(mode="json"))
         return {**self.summary(name), **parts, "recipe": recipe}
+
+
+def _converses(run: Run) -> bool:
+    """Whether the run's data is a conversation: what its columns are called says so, or its corpus."""
+    corpora = getattr(run.recipe.data, "train", None)
+    if run.task.views.targets is None or not isinstance(corpora, list):
+        return False
+    columns = {
+        str(getattr(corpus, name, "")).lower()
+        for corpus in corpora
+        for name in ("source", "target")
+    }
+    named = any((corpus.corpus or "").startswith("chat") for corpus in corpora)
+    return named or bool(columns & CONVERSATION_COLUMNS)
 
 
 def _changed(path: Path) -> int:

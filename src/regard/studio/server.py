@@ -36,6 +36,7 @@ from regard.errors import RegardError
 from regard.language import shown
 from regard.studio.answers import answer_errors
 from regard.studio.attention_maps import AttentionBody
+from regard.studio.branches import BranchBody, UnknownBody
 from regard.studio.connections import ConnectionLimits, Server, limited_protocol
 from regard.studio.guard import Guard, RequestCounts, has_token
 from regard.studio.images import SentImages
@@ -102,6 +103,8 @@ def create_app(
     if trainings is not None:
         _add_page(api)
         _add_verb(api, "/runs/{name}/attention", AttentionBody, runs.named)
+        _add_verb(api, "/runs/{name}/branch", BranchBody, runs.named)
+        _add_verb(api, "/runs/{name}/unknown", UnknownBody, runs.named)
         api.get("/show/{picture}")(show_picture)
         SentImages().add_routes(api)
         api.get("/topics")(list_topics)

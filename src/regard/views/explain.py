@@ -10,7 +10,7 @@ from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ from regard.tasks.masked_language_modeling import GAP, FilledGaps, texts_of_inpu
 from regard.tasks.reading import encode_each_spelled, not_longer
 from regard.tasks.story_answering import StoryAnswers
 from regard.tasks.task import Task
+from regard.tasks.written import Source
 from regard.text.spelling import Token, ids_of
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
@@ -188,7 +189,6 @@ def _read_pair(
 ) -> Explanation:
     """Read a source, and the target that was given or the best that the search finds."""
     vocabulary = run.tokenizers["target"]
-    picture = None
     encoded = run.task.views.target_texts.sources.read_one(given)
     if target is None:
         searching = run.under(with_search(run.recipe, SearchOptions(beam, 1)))
@@ -199,6 +199,22 @@ def _read_pair(
     else:
         output = target
         ids = run.task.views.target_texts.target_ids(target)
+    return pair_reading(run, model, encoded, ids, Texts(given.text, output), padding)
+
+
+class Texts(NamedTuple):
+    """An input and an output as people read them."""
+
+    input: str
+    output: str
+
+
+def pair_reading(
+    run: Run, model: Generator, encoded: Source, ids: Sequence[int], texts: Texts, padding: int = 0
+) -> Explanation:
+    """A source and the tokens of a target, ready to be recorded."""
+    vocabulary = run.tokenizers["target"]
+    picture = None
     source: Ragged
     if isinstance(encoded, Picture):  # each region is a word
         picture = encoded
@@ -206,14 +222,14 @@ def _read_pair(
         source = images_of([encoded])
         pieces = TextPieces(names, tuple(range(len(names))))
     else:
-        source, pieces = _padded(run.tokenizers["source"], encoded, padding)
-    read, _ = _padded(vocabulary, [vocabulary.begin, *ids], padding)
+        source, pieces = padded_pieces(run.tokenizers["source"], encoded, padding)
+    read, _ = padded_pieces(vocabulary, [vocabulary.begin, *ids], padding)
     written = [*ids, *[vocabulary.pad] * padding]
     batch = Batch(source, read).to(device_of(model))
     follow = partial(steps_of, model, vocabulary, range(len(ids)), ids)
     return Explanation(
-        given.text,
-        output,
+        texts.input,
+        texts.output,
         run.recipe.model.kind,
         model,
         batch,
@@ -245,7 +261,7 @@ def pieces_of(tokenizer: Tokenizer, ids: Sequence[int]) -> TextPieces:
     return TextPieces(pieces, tuple(starts))
 
 
-def _padded(
+def padded_pieces(
     tokenizer: Tokenizer, tokens: Sequence[Token], padding: int
 ) -> tuple[Padded, TextPieces]:
     lengthened = [*tokens, *[tokenizer.pad] * padding]
@@ -278,7 +294,7 @@ def _read_text(
         row = Framed(_continued(run, model, given, target, beam), [])
         places = [*range(len(row.tokens))]
         written = [*row.ids[1:], tokenizer.end]
-    tokens, pieces = _padded(tokenizer, row.tokens, padding)
+    tokens, pieces = padded_pieces(tokenizer, row.tokens, padding)
     segments_BL = torch.zeros_like(tokens.ids_BL)
     none = torch.zeros(0, dtype=torch.long)
     segments_BL[0, : len(row.segments)] = torch.tensor(row.segments)
@@ -290,7 +306,7 @@ def _read_text(
         if not headed and config.pretraining == "both_directions":
             states_BLD = model(batch).hidden_BTD
         elif views.rewrites:
-            read, _ = _padded(
+            read, _ = padded_pieces(
                 tokenizer, [*row.tokens, tokenizer.end], padding
             )  # from which it then writes the text
             states_BLD = model.reconstruct(

@@ -27,9 +27,11 @@ function setTheme(theme) {
 // ------------------------------------------------------------------------------------------------------- the views
 
 const toView = name => address(name, name === "runs" ? { all: 1 } : {});
-function drawRail(view) {
+// A run that writes nothing has no search to show.
+const applies = (name, view, facts) => name === view || name !== "beam" || !facts || Boolean(facts.writes);
+function drawRail(view, facts = null) {
   rail.setAttribute("aria-label", t("views"));
-  redraw(rail, ...VIEWS.map(name => h("a", { href: toView(name), "data-view": name,
+  redraw(rail, ...VIEWS.filter(name => applies(name, view, facts)).map(name => h("a", { href: toView(name), "data-view": name,
     "aria-current": name === view ? "page" : null }, icon(name), h("span", {}, t(`view_${name}`)))));
 }
 // A sentence that is typed is in the address at once, and so in the links to the other views.
@@ -79,6 +81,7 @@ async function render() {
   try {
     const [module, chosen] = await Promise.all([import(`/page/views/${view}.js`), chosenRun(view, params)]);
     if (number !== renders) return;
+    drawRail(view, chosen.facts);
     let submit = () => go("try", { text: chosen.fields.text() }); // where the view itself reads no sentence
     drawBar(header, chosen, view, { action: module.ACTION || "answer", submit: () => submit(),
       setTheme: theme => { setTheme(theme); render(); } });

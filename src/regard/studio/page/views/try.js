@@ -2,7 +2,8 @@
 /* global drawFigure */
 
 import { address, current, keep } from "../address.js";
-import { runPath, stream } from "../api.js";
+import { post, runPath, stream } from "../api.js";
+import { tokenTree } from "../branches.js";
 import { choice, empty, h, labelled, problem } from "../dom.js";
 import { untilLeft } from "../parts.js";
 import { table } from "../reports.js";
@@ -15,7 +16,7 @@ const chats = new Map(); // what was said, by the run's name: it outlives the vi
 
 export async function render({ stage, controls, onsubmit, run, facts, fields, params }) {
   const options = searchOptions(facts, params), left = untilLeft(), place = h("div", { class: "results" });
-  const mayChat = facts.writes === "target" && facts.inputs.length === 1 && facts.inputs[0] === "source";
+  const mayChat = facts.converses;
   if (mayChat) {
     const modes = [["one", t("mode_one")], ["chat", t("mode_chat")]];
     const turn = mode => { keep({ mode: mode === "chat" ? mode : "" }); draw(mode); };
@@ -39,29 +40,45 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
 
   function drawOne() {
     const result = h("section", { "aria-live": "polite" }, empty(t("try_empty"), t("try_empty_hint"),
-      h("button", { type: "button", class: "primary", onclick: submit }, t("begin"))));
+      h("button", { type: "button", class: "primary", onclick: () => submit() }, t("begin"))));
     let stopping = null;
     const stop = h("button", { type: "button", hidden: true, onclick: () => stopping.abort() }, t("stop"));
-    async function submit() {
-      keep(options.chosen());
+    async function submit(branches = "") {
+      keep({ ...options.chosen(), branches });
       stopping?.abort();
       const own = stopping = new AbortController(), writing = h("p", { class: "answer" });
       stop.hidden = false;
       result.replaceChildren(writing);
       try {
         const prediction = await ask(fields.value(), text => { writing.textContent = text; }, own.signal);
-        result.replaceChildren(...drawn(prediction, fields.parts()),
-          h("p", {}, h("a", { class: "button", href: address("look", { text: fields.text() || current().params.text }) }, t("look_at_it"))));
+        const links = h("p", {}, h("a", { class: "button", href: address("look", { text: fields.text() || current().params.text }) }, t("look_at_it")));
+        const byToken = h("div"), unknown = h("div");
+        result.replaceChildren(unknown, ...drawn(prediction, fields.parts()), links, byToken);
+        await Promise.all([markUnknown(unknown), facts.writes && prediction.tokens?.length && followTokens(byToken, prediction.tokens, branches)]);
       } catch (error) { if (error.name !== "AbortError") result.replaceChildren(problem(error)); }
       if (own === stopping) stop.hidden = true;
+    }
+    async function followTokens(place, first, branches) {
+      const input = fields.value(), wanted = branches ? JSON.parse(branches) : [];
+      place.replaceChildren(await tokenTree({ run, input, first, wanted, signal: left }));
+    }
+    // The words that are not in the vocabulary, marked in the input.
+    async function markUnknown(place) {
+      if (facts.inputs[0] === "image") return;
+      const texts = fields.parts(), { unknown } = await post(runPath(run.name, "unknown"), { texts }, left);
+      const found = Object.entries(unknown).filter(([, spans]) => spans.length);
+      place.replaceChildren(...found.map(([name, spans]) => h("p", { class: "unknown" },
+        markedBy(texts[name], spans.map(([start, end]) => ({ start, end })), span => h("s", {}, span)))),
+      found.length ? h("p", { class: "muted" }, t("unknown_hint")) : "");
     }
     const use = text => { fields.use(text); submit(); };
     const offered = facts.examples.map((text, n) => h("button", { type: "button", class: "example", onclick: () => use(text) },
       text.startsWith("data:") ? h("img", { src: text, alt: t("example", { n: n + 1 }) }) : text.replace(/\t|\n/g, " · ")));
     examples.replaceChildren(...(offered.length ? [h("h2", {}, t("examples")), ...offered] : []));
     place.replaceChildren(result, h("div", { class: "buttons" }, stop));
-    onsubmit(submit);
-    if (params.text || params.image) submit();
+    onsubmit(() => submit());
+    const given = fields.value();
+    if (given.length) submit(params.branches);
   }
 
   function drawChat() {
@@ -154,15 +171,15 @@ export function drawn(prediction, parts) {
   }
   return shown;
 }
+const marked = (text, spans) => markedBy(text, spans, (span, { type, probability }) =>
+  h("mark", { "data-tip": probability?.toFixed(3) }, span, type && h("small", {}, type)));
 // A text with spans of characters marked; Python counts code points, so does this.
-function marked(text, spans) {
+function markedBy(text, spans, mark) {
   const letters = [...text], pieces = [];
   let at = 0;
-  for (const { start, end, type, probability } of [...spans].sort((one, other) => one.start - other.start)) {
-    const span = letters.slice(start, end).join("");
-    pieces.push(letters.slice(at, start).join(""),
-      h("mark", { "data-tip": probability?.toFixed(3) }, span, type && h("small", {}, type)));
-    at = end;
+  for (const span of [...spans].sort((one, other) => one.start - other.start)) {
+    pieces.push(letters.slice(at, span.start).join(""), mark(letters.slice(span.start, span.end).join(""), span));
+    at = span.end;
   }
   return [...pieces, letters.slice(at).join("")];
 }
