@@ -58,12 +58,6 @@ RUNS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         {},
         {"kind": "memory_network", "width": 8, "restarts": 1},
     ),
-    "chat": (
-        "translation",
-        "chat-ko",
-        {"kind": "character"},
-        {"kind": "bahdanau", "preset": "tiny"},
-    ),
     "shapes": (
         "captioning",
         "shapes",
@@ -79,26 +73,40 @@ def root(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path) -> Path:
     """The folder of the runs, each trained for a few steps."""
     folder = tmp_path_factory.mktemp("studio") / "runs"
     shutil.copytree(tiny_run, folder / "tiny")
-    for name, (task, corpus, tokenizer, model) in RUNS.items():
-        parts = {
-            part: {"corpus": corpus, "size": size} for part, size in (("train", 60), ("test", 12))
-        }
-        recipe = {
-            "task": task,
-            "data": {**parts, "validation": {"split": 0.1}},
-            "model": model,
-            "training": {
-                "steps": 4,
-                "batch_tokens": 512,
-                "device": "cpu",
-                "decode": 0,
-                "samples": 0,
-                "log_every": 1,
-            },
-            **({"tokenizer": tokenizer} if tokenizer else {}),
-        }
-        regard.train(recipe, out=folder / name, quiet=True)
+    for name, parts in RUNS.items():
+        train_briefly(folder / name, *parts)
     return folder
+
+
+def train_briefly(
+    out: Path, task: str, corpus: str, tokenizer: dict[str, Any], model: dict[str, Any]
+) -> None:
+    """A run that was trained for a few steps on a part of a built-in corpus."""
+    parts = {part: {"corpus": corpus, "size": size} for part, size in (("train", 60), ("test", 12))}
+    recipe = {
+        "task": task,
+        "data": {**parts, "validation": {"split": 0.1}},
+        "model": model,
+        "training": {
+            "steps": 4,
+            "batch_tokens": 512,
+            "device": "cpu",
+            "decode": 0,
+            "samples": 0,
+            "log_every": 1,
+        },
+        **({"tokenizer": tokenizer} if tokenizer else {}),
+    }
+    regard.train(recipe, out=out, quiet=True)
+
+
+@pytest.fixture
+def chat(root: Path) -> Iterator[str]:
+    """A run whose data is a conversation."""
+    model = {"kind": "bahdanau", "preset": "tiny"}
+    train_briefly(root / "chat", "translation", "chat-ko", {"kind": "character"}, model)
+    yield "chat"
+    shutil.rmtree(root / "chat")
 
 
 @contextmanager
@@ -156,7 +164,9 @@ def page(browser: Any, studio: str, request: pytest.FixtureRequest) -> Iterator[
     page.on(
         "console",
         lambda message: (
-            faults.append(message.text) if message.type in ("error", "warning") else None
+            faults.append(f"{message.text} {message.location['url']}")
+            if message.type in ("error", "warning")
+            else None
         ),
     )
     page.on("pageerror", lambda error: faults.append(str(error)))

@@ -76,6 +76,33 @@ def test_a_score_is_changed_and_a_word_hidden(page: Any) -> None:
     assert "self.W_a(s_BQD)" in page.locator("pre").first.inner_text()
 
 
+def test_a_score_is_dragged_and_the_prediction_follows(page: Any) -> None:
+    """The picture, the table and the address have the same score; what it makes untrue is grey."""
+    page.open("#/steps?run=tiny&text=a b c&stage=6")
+    slider = page.get_by_role("slider").nth(2)
+    box = slider.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 2, steps=3)
+    page.mouse.up()
+    dragged = float(slider.get_attribute("aria-valuenow"))
+    assert dragged > 1.9
+    table = page.locator(".keys tbody tr").nth(2).locator("input[type=number]")
+    assert float(table.input_value()) == pytest.approx(dragged, abs=0.01)
+    expect(page.locator(".predicted .before").first).to_be_visible()
+    expect(page.locator(".predicted.stale")).to_have_count(0)
+    expect(page.locator("p.stale")).to_have_count(1)  # the output that was written before
+    slider.focus()
+    page.keyboard.press("ArrowDown")
+    assert float(slider.get_attribute("aria-valuenow")) == pytest.approx(dragged - 0.25, abs=0.01)
+    page.get_by_role("button", name="Hide").nth(1).click()
+    expect(page.locator(".keys tbody tr").nth(1).get_by_role("checkbox")).not_to_be_checked()
+    assert page.violations() == []
+    page.get_by_role("button", name="Undo all changes").click()
+    expect(page.locator(".predicted .before")).to_have_count(0)
+    expect(page.locator(".stale")).to_have_count(0)
+
+
 def test_a_model_without_attention_says_so(page: Any) -> None:
     page.open("#/steps?run=names&text=Anna lives in Paris.")
     page.get_by_role("heading", name="This run has no attention").wait_for()
@@ -110,7 +137,7 @@ def test_a_picture_needs_no_run(page: Any) -> None:
 
 def test_the_stages_are_played_by_keyboard(page: Any) -> None:
     page.open("#/steps?run=phrases&text=The cat sleeps.")
-    page.get_by_role("button", name="From the start").click()
+    page.get_by_role("group", name="Stages of the computation").focus()
     assert page.locator("[data-stage='1']").first.is_visible()
     assert not page.locator("[data-stage='2']").first.is_visible()
     for stage in (2, 3, 4, 5, 6):

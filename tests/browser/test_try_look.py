@@ -121,20 +121,20 @@ def test_words_that_are_not_in_the_vocabulary_are_marked(page: Any) -> None:
     expect(page.locator(".unknown")).to_have_count(0)
 
 
-def test_a_run_has_only_the_controls_that_apply(page: Any) -> None:
+def test_a_run_has_only_the_controls_that_apply(chat: str, page: Any) -> None:
     page.open("#/try?run=phrases")
     expect(page.locator("nav a[data-view=beam]")).to_be_visible()
     assert page.get_by_role("radio", name="Chat").count() == 0, "a translation is no conversation"
     page.open("#/try?run=reviews")
     expect(page.locator("nav a[data-view=beam]")).to_have_count(0)
     assert page.get_by_text("Search", exact=True).count() == 0
-    page.open("#/try?run=chat")
+    page.open(f"#/try?run={chat}")
     expect(page.get_by_role("radio", name="Chat")).to_be_visible()
 
 
 @pytest.mark.options(locale="ko-KR")
-def test_a_chat_has_a_history(page: Any) -> None:
-    page.open("#/try?run=chat&mode=chat")
+def test_a_chat_has_a_history(chat: str, page: Any) -> None:
+    page.open(f"#/try?run={chat}&mode=chat")
     for text in ("안녕", "배고파"):
         page.get_by_role("textbox", name="입력").fill(text)
         page.keyboard.press("Enter")

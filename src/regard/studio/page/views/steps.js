@@ -1,16 +1,20 @@
-// One attention, computed step by step with the run's own numbers. Scores can be changed, and words hidden.
-/* global rgb */
+// One attention as a film, stage by stage, with the run's own numbers. Scores can be changed, and words hidden; what that makes
+// untrue is greyed until the run has computed it again.
 
 import { keep } from "../address.js";
 import { get, post, runPath } from "../api.js";
+import { likeliestBars } from "../branches.js";
 import { choice, empty, h, labelled, problem, select } from "../dom.js";
-import { shownToken } from "../heat.js";
 import { factors, softmax, weightedSum } from "../equations.js";
+import { filmstrip, someNumbers, strip } from "../filmstrip.js";
+import { shownToken } from "../heat.js";
+import { icon } from "../icons.js";
 import { busy, targetField, untilLeft } from "../parts.js";
 import { reportOf } from "../reports.js";
 import { t } from "../text.js";
 
 const STAGES = ["query", "keys", "scores", "softmax", "context", "after"];
+const PAUSE = 2500;
 const CHOSEN = ["view", "layer", "head", "step"];
 const PICTURES = [
   "positions", "masks", "softmax", "dot-products", "label-smoothing", "schedules", "tokenizers",
@@ -29,7 +33,9 @@ export async function render({ stage: paper, controls: rail, onsubmit, run, fact
   }
   const target = targetField(facts, params), choosers = h("div", { class: "stack" });
   const state = Object.fromEntries(CHOSEN.map(name => [name, params[name]]));
-  let stage = Math.min(STAGES.length, Number(params.stage) || 1), changes = parseChanges(params.changes);
+  let stage = Math.min(STAGES.length, Number(params.stage) || 1), changes = parseChanges(params.changes), playing = 0;
+  const pause = () => clearInterval(playing);
+  signal.addEventListener("abort", pause);
   const place = h("div", { class: "results" });
   const anew = () => { CHOSEN.forEach(name => { state[name] = undefined; }); changes = new Map(); show(); };
   onsubmit(anew);
@@ -63,6 +69,8 @@ export async function render({ stage: paper, controls: rail, onsubmit, run, fact
     const factor = factors(worked.scores, worked.weights), raw = worked.scale !== 1;
     const scoreName = nameIn(worked.equations.score), weightName = nameIn(worked.equations.softmax);
     const after = h("div"), context = h("div"), sum = h("p", { class: "muted" });
+    const film = filmstrip(worked, { score: scoreName, weight: weightName, context: nameIn(worked.equations.context) }, change);
+    const predicted = h("aside", { class: "predicted", "aria-live": "polite", "aria-label": t("outcome") });
     const rows = worked.keys.map((key, n) => {
       const hidden = worked.scores[n] === null;
       const score = h("input", { type: "number", step: "any", disabled: hidden, "aria-label": t("score_of", { word: key }),
@@ -102,6 +110,7 @@ export async function render({ stage: paper, controls: rail, onsubmit, run, fact
       const scores = worked.scores.map((score, n) => score === null || !changes.has(n) ? score : changes.get(n));
       clearTimeout(waiting);
       waiting = 0;
+      stale(changes.size > 0);
       if (scores.every(score => score === null)) { after.replaceChildren(problem({ message: t("all_hidden") })); return; }
       const weights = softmax(scores).map((weight, n) => weight * factor[n]);
       rows.forEach((row, n) => {
@@ -115,30 +124,58 @@ export async function render({ stage: paper, controls: rail, onsubmit, run, fact
       });
       sum.textContent = t("weights_sum", { sum: weights.reduce((one, other) => one + other, 0).toFixed(4) });
       context.replaceChildren(vectorTable({ [nameIn(worked.equations.context)]: weightedSum(weights, values) }));
+      film.update(scores, weights, weightedSum(weights, values), changes);
       reset.disabled = changes.size === 0;
-      if (changes.size === 0) return after.replaceChildren(...afterOf(worked, null));
+      if (changes.size === 0) return followed(null);
       const own = waiting = setTimeout(async () => { // an answer to what is no longer asked is left out
-        const answer = await ask(scores).then(found => afterOf(worked, found), error => error.name === "AbortError" ? null : [problem(error)]);
-        if (answer && own === waiting) after.replaceChildren(...answer);
+        try {
+          const found = await ask(scores);
+          if (own === waiting) followed(found);
+        } catch (error) { if (error.name !== "AbortError" && own === waiting) after.replaceChildren(problem(error)); }
       }, 200);
     }
+    // What follows from the context, as the run computes it: with the changes, if there are any.
+    function followed(found) {
+      after.replaceChildren(...afterOf(worked, found));
+      predicted.replaceChildren(...predictionOf(worked, found));
+      stale(false);
+    }
+    function stale(is) {
+      for (const one of [after, predicted]) one.classList.toggle("stale", is);
+      predicted.setAttribute("aria-busy", String(is));
+      output.classList.toggle("stale", changes.size > 0); // what was written then is not what the run would write now
+    }
     const reset = h("button", { type: "button", onclick: () => { changes = new Map(); store(); update(); } }, t("steps_reset"));
-    const told = h("span", { role: "status" }), [back, next] = [[-1, t("previous")], [1, t("next")]].map(([by, text]) =>
-      h("button", { type: "button", onclick: () => move(stage + by) }, text));
+    const output = h("p", { class: "muted" }, worked.output && [`${t("output")}: `, h("b", { class: "asks" }, worked.output)]);
+    const told = h("p", { role: "status", class: "told claim" });
+    const button = (name, picture, act, properties = {}) => h("button", { type: "button", "aria-label": name, "data-tip": name, onclick: act, ...properties }, icon(picture));
+    const back = button(t("previous"), "previous", () => { pause(); move(stage - 1); }), next = button(t("next"), "next", () => { pause(); move(stage + 1); });
+    const first = button(t("from_start"), "first", () => { pause(); move(1); }), play = button(t("play"), "play", start, { class: "primary" });
+    const dots = STAGES.map((name, n) => h("button", { type: "button", "data-tip": t(`stage_${name}`), "aria-label": t(`stage_${name}`), onclick: () => { pause(); move(n + 1); } }, String(n + 1)));
+    pause();
+    function start() {
+      pause();
+      if (stage === STAGES.length) move(1);
+      playing = setInterval(() => { if (stage >= STAGES.length) pause(); else move(stage + 1); }, PAUSE);
+    }
     function move(to) {
       stage = Math.max(1, Math.min(STAGES.length, to));
-      sections.querySelectorAll("[data-stage]").forEach(one => { one.hidden = Number(one.dataset.stage) > stage; });
+      place.querySelectorAll("[data-stage]").forEach(one => {
+        one.hidden = Number(one.dataset.stage) > stage;
+        one.classList.toggle("now", Number(one.dataset.stage) === stage);
+      });
       told.textContent = `${stage} / ${STAGES.length}: ${t(`stage_${STAGES[stage - 1]}`)}`;
-      back.disabled = stage === 1;
+      dots.forEach((dot, n) => { if (n + 1 === stage) dot.setAttribute("aria-current", "step"); else dot.removeAttribute("aria-current"); });
+      first.disabled = back.disabled = stage === 1;
       next.disabled = stage === STAGES.length;
       store();
     }
     const player = h("div", { class: "film", tabindex: 0, "data-arrows": "", role: "group", "aria-label": t("stages"), onkeydown: event => {
       const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (by) { event.preventDefault(); move(stage + by); }
-    } }, back, next, h("button", { type: "button", onclick: () => move(1) }, t("from_start")), told, reset);
+      if (by) { event.preventDefault(); pause(); move(stage + by); }
+    } }, first, back, play, next, h("span", { class: "dots" }, dots), reset);
     choosers.replaceChildren(...controls(worked).filter(Boolean));
-    place.replaceChildren(player, sections);
+    place.replaceChildren(told, output, h("div", { class: "film-stage" }, h("div", {}, film.element, player), predicted), sections);
     update();
     move(stage);
   }
@@ -172,6 +209,26 @@ function pictures(root, first = "", signal) {
   if (first) open(first);
 }
 
+// The likeliest tokens, always in view: as the model has them and, under each, as they were before the changes.
+function predictionOf(worked, changed) {
+  const n = mostChanged(worked, changed), before = worked.outcome[n], now = (changed || worked).outcome[n];
+  if (!before) return [];
+  const named = step => step.candidates.slice(0, 5).map(([token, probability]) => ({ token, label: token, probability }));
+  const bars = likeliestBars(named(now), 1).flatMap((bar, i) => {
+    const [token] = now.candidates[i], then = before.candidates.find(([name]) => name === token);
+    if (!changed || !then) return [bar];
+    const [old] = likeliestBars([{ token, label: t("before"), probability: then[1] }], 1);
+    old.classList.add("before");
+    return [bar, old];
+  });
+  return [h("h2", {}, worked.outcome.length > 1 ? t("outcome_at", { token: shownToken(before.token) }) : t("outcome")), ...bars];
+}
+// Of several predictions, the one whose probability the changes have moved most.
+function mostChanged(worked, changed) {
+  if (!changed) return worked.outcome.length === worked.queries.length ? worked.step - 1 : 0;
+  const moved = worked.outcome.map((step, n) => Math.abs(step.probability - Number(probabilityOf(changed.outcome[n], step.token)) || 0));
+  return moved.indexOf(Math.max(...moved));
+}
 // What is done with the context, and what the model then predicts: as it is, and with the changes.
 function afterOf(worked, changed) {
   const now = changed || worked, shown = [vectorTable(now.after)];
@@ -194,22 +251,6 @@ function vectorTable(vectors) {
   return h("div", { class: "wide", tabindex: 0, role: "group", "aria-label": t("vectors") }, h("table", {}, h("tbody", {}, Object.entries(vectors).map(([name, values]) =>
     h("tr", {}, h("th", { scope: "row", class: "equation" }, name), h("td", {}, strip(values)), h("td", { class: "muted" }, someNumbers(values, 4)))))));
 }
-const someNumbers = (values, count) => `[${values.slice(0, count).map(value => value.toFixed(3)).join(" ")}${values.length > count ? " …" : ""}]`;
-
-// A vector as a row of coloured cells: blue above 0, orange below.
-function strip(values) {
-  const canvas = h("canvas", { class: "strip", width: values.length, height: 1, role: "img", "aria-label": someNumbers(values, 4), "data-tip": someNumbers(values, 8) });
-  const context = canvas.getContext("2d"), pixels = context.createImageData(values.length, 1);
-  const most = Math.max(...values.map(Math.abs)) || 1, [ground, high, low] = ["--ground", "--accent", "--bad"].map(rgb);
-  values.forEach((value, n) => {
-    const full = value < 0 ? low : high, share = Math.abs(value) / most;
-    pixels.data.set([...ground.map((c, k) => c + share * (full[k] - c)), 255], 4 * n);
-  });
-  context.putImageData(pixels, 0, 0);
-  canvas.style.width = `${Math.min(180, Math.max(48, 4 * values.length))}px`;
-  return canvas;
-}
-
 // In an address: 0:-,3:1.5 hides the first key and gives the fourth another score.
 const parseChanges = text => new Map((text || "").split(",").filter(Boolean).map(one => one.split(":"))
   .map(([n, score]) => [Number(n), score === "-" ? null : Number(score)]).filter(([n, score]) => Number.isInteger(n) && n >= 0 && !Number.isNaN(score)));
