@@ -1,5 +1,5 @@
-"""Chapter 1: one vector for a sentence, and what it holds: length, position, distractors, the order
-of the source, gradients, teacher forcing; and word-by-word translation as a baseline."""
+"""Chapter 1: one vector for a sentence, and what it holds: length, width, position, distractors, the
+order of the source, gradients, teacher forcing; and word-by-word translation as a baseline."""
 
 from __future__ import annotations
 
@@ -44,6 +44,13 @@ RECURRENT_CELLS: dict[str, Callable[..., nn.RNNBase]] = {
     "lstm": nn.LSTM,
 }
 GRADIENT_DISTANCES = (1, 5, 10, 20, 40)
+RECURRENT_GAINS = (0.8, 1.0, 1.25)
+"""What the recurrent weights of a plain RNN multiply a small state by."""
+TRAINED_DISTANCES = (1, 3, 6, 9)
+"""Steps before the end of a sequence of ten letters, for the gradients of trained cells."""
+COMPARED_WIDTHS = (24, 48, 96)
+LONG_STEPS = 1000
+"""Steps after which the loss of one vector hardly falls any more."""
 TEACHER_FORCING_RATES = (1.0, 0.5, 0.0)
 TESTED_DISTRACTORS = (0, 5, 10, 20, 40)
 """Numbers of distractors in the tests; in training, up to MAX_TRAINED_DISTRACTORS."""
@@ -64,6 +71,14 @@ CLAIMS = {
         "It loses long ones, which attention holds.",
         lambda n: n["plain_long"] < n["attention_long"] - 0.25,
     ),
+    "width": Claim(
+        "A wider vector holds longer sequences.",
+        lambda n: n["narrow_long"] < n["wide_long"] - 0.1,
+    ),
+    "converged": Claim(
+        "Trained for longer, one vector is better, and long sequences still suffer.",
+        lambda n: n["longer_long"] > n["wide_long"] and n["longer_long"] < n["longer_short"] - 0.1,
+    ),
     "last_letters": Claim(
         "The letters that are written last suffer most.",
         lambda n: n["last_letter"] < n["first_letter"] - 0.05,
@@ -83,6 +98,18 @@ CLAIMS = {
     "reverse_backwards": Claim(
         "It hurts when letters are reversed.",
         lambda n: n["reverse_forwards_loss"] < n["reverse_backwards_loss"],
+    ),
+    "vanish": Claim(
+        "In an untrained plain RNN gradients vanish; attention has a direct path.",
+        lambda n: n["rnn_gradient"] < 1e-6 < n["attention_gradient"],
+    ),
+    "explode": Claim(
+        "With large recurrent weights they explode.",
+        lambda n: n["exploded"] > 100,
+    ),
+    "trained_gates": Claim(
+        "A trained GRU or LSTM keeps more of the gradient than a trained plain RNN.",
+        lambda n: min(n["trained_gru"], n["trained_lstm"]) > n["trained_rnn"],
     ),
     "beats_dictionary": Claim(
         "Attention has a higher BLEU than a dictionary, in French and Korean.",
@@ -118,11 +145,13 @@ def experiment(lab: Lab) -> Findings:
     }
     found = (
         _quality_by_length(lab, runs)
+        | _capacity(lab, runs)
         | _probed_vector(lab, runs["one vector"])
         | _distractors(lab)
         | _source_order(lab)
     )
-    found |= _gradients() | _teacher(lab) | _word_by_word(lab)
+    found |= _gradients(lab) | _gains() | _trained_gradients(lab)
+    found |= _teacher(lab) | _word_by_word(lab)
     return found | (_caption_quality(lab) if lab.full else {})
 
 
@@ -168,6 +197,49 @@ def _quality_by_length(lab: Lab, runs: dict[str, Run]) -> Findings:
         "first_letter": float(place[0]),
         "last_letter": float(place[-1]),
         "longest": long,
+    }
+
+
+def _capacity(lab: Lab, runs: dict[str, Run]) -> Findings:
+    """Vary the width of the one vector, then train it for longer: sequences without a mistake by
+    length, beside attention."""
+    pairs = list(generate("reverse", lab.few(600), 7, "test"))
+    lengths = np.array([len(source.split()) for source, _ in pairs])
+    _, steps, rate = REVERSING_MODELS["one vector"]
+    systems = {
+        f"width {width}": runs["one vector"]
+        if width == ONE_VECTOR_MODEL["hidden"]
+        else lab.train(
+            f"reverse-width-{width}",
+            reverse_recipe(ONE_VECTOR_MODEL | {"hidden": width}, steps, rate),
+        )
+        for width in COMPARED_WIDTHS
+    }
+    widest = ONE_VECTOR_MODEL["hidden"]
+    systems[f"width {widest}, {LONG_STEPS:,} steps"] = lab.train(
+        "reverse-longer", reverse_recipe(ONE_VECTOR_MODEL, LONG_STEPS, rate)
+    )
+    systems["attention"] = runs["attention"]
+    places = sorted({*lengths.tolist()})
+    is_long = lengths >= places[-2]
+    lines = []
+    rows = []
+    for name, run in systems.items():
+        exact = np.array([all(letters) for letters in _right(run, pairs)], dtype=float)
+        by_length = [float(exact[lengths == length].mean()) for length in places]
+        lines.append(Series(name, [float(length) for length in places], by_length))
+        log = [line["loss"] for line in run.events() if line["event"] == "validation"]
+        rows.append([name, float(exact.mean()), float(exact[is_long].mean()), float(log[-1])])
+    columns = ["model", "exact match", "the two longest lengths", "validation loss"]
+    narrow, widest_long, longer, looked = (rows[place][2] for place in (0, -3, -2, -1))
+    return {
+        "capacity": Curves(lines, "letters", "exact match", from_zero=True),
+        "capacity_table": Table(columns, rows, formats=["", ".2f", ".2f", ".3f"]),
+        "narrow_long": narrow,
+        "wide_long": widest_long,
+        "longer_long": longer,
+        "longer_short": lines[-2].y[0],
+        "looked_long": looked,
     }
 
 
@@ -284,14 +356,14 @@ def _source_order(lab: Lab) -> Findings:
     return {"source_order": Table(columns, rows, formats=[".2f"]), **numbers}
 
 
-def _gradients() -> Findings:
+def _gradients(lab: Lab) -> Findings:
     """Measure how much the last state depends on an input k steps before: the norm of d h_T / d
     x_{T-k}, untrained cells.
 
     The last state may also look at all states, as Luong's `dot`: then it is the norm of d c / d
     x_{T-k}.
     """
-    torch.manual_seed(1)
+    torch.manual_seed(lab.seed)
     norms: dict[str, list[float]] = {}
 
     def keep(name: str, out_D: Tensor, x_1TD: Tensor) -> None:
@@ -320,6 +392,73 @@ def _gradients() -> Findings:
         "lstm_gradient": norms["lstm"][-1],
         "furthest": GRADIENT_DISTANCES[-1],
         "attention_gradient": norms["rnn + attention"][-1],
+    }
+
+
+def _gains() -> Findings:
+    """Multiply a small state again and again by orthogonal weights times a gain: the gradient is gain
+    ** k. Above 1 it explodes, below 1 it vanishes; tanh alone would make it smaller still."""
+    torch.manual_seed(1)
+    orthogonal_DD = nn.init.orthogonal_(torch.empty(64, 64))
+    lines = []
+    rows = list[list[Any]]([k] for k in GRADIENT_DISTANCES)
+    for gain in RECURRENT_GAINS:
+        network = nn.RNN(64, 64, bias=False, batch_first=True)
+        network.weight_hh_l0.data = gain * orthogonal_DD
+        x_1TD = (1e-9 * torch.randn(1, GRADIENT_DISTANCES[-1] + 1, 64)).requires_grad_()
+        [h_TD], _ = network(x_1TD)
+        [gradient_1TD] = torch.autograd.grad(h_TD[-1].sum(), x_1TD)
+        norms_T = gradient_1TD[0].norm(dim=-1)
+        found = [float(norms_T[-1 - k] / norms_T[-1]) for k in GRADIENT_DISTANCES]
+        lines.append(
+            Series(f"gain {gain:g}", [*map(float, GRADIENT_DISTANCES)], [*map(math.log10, found)])
+        )
+        for row, value in zip(rows, found, strict=True):
+            row.append(value)
+    columns = ["steps before the end", *(f"gain {gain:g}" for gain in RECURRENT_GAINS)]
+    return {
+        "gains": Curves(lines, "steps before the end", "log10 of the gradient"),
+        "gains_table": Table(columns, rows, formats=["", ".1e"]),
+        "exploded": rows[-1][-1],
+        "largest_gain": RECURRENT_GAINS[-1],
+    }
+
+
+def _trained_gradients(lab: Lab) -> Findings:
+    """The same in cells that have learned to write letters backwards: the gradient of the vector c at
+    letters further and further back, in test sequences of ten letters; mean, and the share of
+    sequences in which it grows on its way back."""
+    random = Random(2)
+    texts = [" ".join(random.choice(SYMBOLS) for _ in range(10)) for _ in range(lab.few(50))]
+    rows = []
+    lines = []
+    numbers = Findings()
+    for cell in RECURRENT_CELLS:
+        recipe = reverse_recipe(READER_MODEL | {"cell": cell}, 300, 6e-3)
+        name = "reverse-forwards" if cell == READER_MODEL["cell"] else f"reverse-cell-{cell}"
+        run = lab.train(name, recipe)
+        model: Any = run.load_model()
+        source = source_tokens(run, texts)
+        x_BSD = model.source_embedding(source.ids_BL).detach().requires_grad_()
+        h_BSD, _ = model.encoder(x_BSD, source)
+        end = h_BSD.shape[1] - 2  # the last letter; the end of the text comes after it
+        [gradient_BSD] = torch.autograd.grad(h_BSD[:, end].sum(), x_BSD)
+        norms_BS = gradient_BSD.norm(dim=-1).numpy()
+        ratios = [norms_BS[:, end - k] / norms_BS[:, end] for k in TRAINED_DISTANCES]
+        exact = float(evaluate(run)["exact_match"])
+        means = [float(np.exp(np.log(ratio).mean())) for ratio in ratios]
+        grown = float(np.mean([ratio > 1 for ratio in ratios]))
+        rows.append([cell, exact, *means, grown])
+        lines.append(Series(cell, [*map(float, TRAINED_DISTANCES)], [*map(math.log10, means)]))
+        numbers |= {f"trained_{cell}": means[-1], f"trained_{cell}_grown": grown}
+    columns = ["cell", "exact match", *(f"{k} before" for k in TRAINED_DISTANCES), "grows"]
+    return {
+        "trained_gradients": Curves(lines, "steps before the end", "log10 of the gradient"),
+        "trained_table": Table(
+            columns, rows, formats=["", ".2f", ".2g", ".2g", ".2g", ".2g", ".2f"]
+        ),
+        "trained_distance": TRAINED_DISTANCES[-1],
+        **numbers,
     }
 
 
