@@ -259,7 +259,7 @@ def test_self_attention_with_one_head(scaled: bool | None, written_out: bool) ->
         close(result, plain.attention(query, keys, values, lambda j: j < length, bool(scaled)))
 
 
-@pytest.mark.parametrize("encoder", ["plain", "projected", "multi_head"])
+@pytest.mark.parametrize("encoder", ["plain", "plain_scaled", "projected", "multi_head"])
 def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(encoder: str) -> None:
     sizes: dict[str, Any] = {
         "width": 6,
@@ -270,7 +270,7 @@ def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(enc
     }
     config = SelfAttentionConfig(**sizes, encoder=encoder, norm="post")  # type: ignore[arg-type]
     model = with_weights_that_matter(SelfAttention(config, 9, 9).double())
-    parameters = {"plain": 0, "projected": 216, "multi_head": 336}[encoder]
+    parameters = {"plain": 0, "plain_scaled": 0, "projected": 216, "multi_head": 336}[encoder]
     assert sum(p.numel() for p in model.encoder.parameters()) == parameters
     source = tokens_of([[4, 5, 6], [7, 8]])
     x_BSD, visible = model.embed_source(source), Visible(source.lengths_B)

@@ -44,9 +44,12 @@ MODELS_BY_SCORE: dict[str, dict[str, Any]] = {
     "concat": BAHDANAU_MODEL | {"score": "concat"},
     "fully connected": BAHDANAU_MODEL | {"score": "fully_connected"},
     "dot": LUONG_MODEL | {"score": "dot"},
+    "scaled dot": LUONG_MODEL | {"score": "scaled_dot"},
     "general": LUONG_MODEL | {"score": "general"},
 }
 """The model for each score: Bahdanau's decoder for the first three, Luong's for the others."""
+EQUAL_WIDTHS = ("dot", "scaled dot")
+"""Scores that need an encoder that reads in one direction."""
 BIDIRECTIONAL_BY_NAME = {"left to right": False, "both ways": True}
 """How the encoder reads, and whether it is bidirectional."""
 ATTENTION_LAYERS: dict[str, Callable[[int], scores.ScoredAttention]] = {
@@ -54,6 +57,7 @@ ATTENTION_LAYERS: dict[str, Callable[[int], scores.ScoredAttention]] = {
     "concat": lambda width: scores.ConcatAttention(width, width, width),
     "fully connected": lambda width: scores.FullyConnectedAttention(width, width, width),
     "dot": lambda width: scores.DotAttention(),
+    "scaled dot": lambda width: scores.DotAttention(scaled=True),
     "general": lambda width: scores.GeneralAttention(width, width),
 }
 TIMED_WIDTHS = (64, 128, 256, 512)
@@ -84,6 +88,18 @@ CLAIMS = {
     "dot_is_fast": Claim(
         "Dot takes less than half the time of additive attention.",
         lambda n: min(n["additive_times"], n["additive_times_narrow"]) > 2,
+    ),
+    "both_ways": Claim(
+        "Reading both ways is better than left to right.",
+        lambda n: n["both_ways_mean"] > n["left_to_right_mean"] + 0.01,
+    ),
+    "scaled_dot": Claim(
+        "Dividing the dot score by the root of the width helps here.",
+        lambda n: n["scaled_dot_exact"] > n["dot_exact"] + 0.02,
+    ),
+    "verb": Claim(
+        "The Korean verb, which comes last, looks back to the middle of the English sentence.",
+        lambda n: n["ko_last"] < n["fr_last"] - 0.2,
     ),
     "korean_order": Claim(
         "Korean changes the order of words, French hardly.",
@@ -138,7 +154,7 @@ def _score_comparison(lab: Lab) -> Findings:
     for (encoder, both), (name, model) in product(
         BIDIRECTIONAL_BY_NAME.items(), MODELS_BY_SCORE.items()
     ):
-        if both and name == "dot":
+        if both and name in EQUAL_WIDTHS:
             continue
         key = f"{name}-{encoder}".replace(" ", "-")
         run = lab.train(
@@ -160,8 +176,19 @@ def _score_comparison(lab: Lab) -> Findings:
             "most_right": max(rights),
             "after": min(afters),
             "most_after": max(afters),
+            "mean": float(
+                np.mean(
+                    [row[3] for row in rows if row[0] == encoder and row[1] not in EQUAL_WIDTHS]
+                )
+            ),
         }
         numbers |= {f"{encoder.replace(' ', '_')}_{name}": value for name, value in own.items()}
+    numbers |= {
+        f"{name.replace(' ', '_')}_exact": row[3]
+        for row in rows
+        for name in EQUAL_WIDTHS
+        if row[1] == name
+    }
     columns = [
         "encoder",
         "score",
@@ -253,32 +280,40 @@ def _word_orders(lab: Lab) -> Findings:
         looked = explain(run, example[0], target=example[1]).select(ViewOptions(words=True))
         [drawn] = looked.heat_maps()
         pairs = list(generate(corpus, lab.few(60), 1, "test", range(3, 8)))
-        order = float(np.mean([_same_order(run, *pair) for pair in pairs]))
+        looks = np.array([_word_order(run, *pair) for pair in pairs])
+        order, last = looks.mean(0).tolist()
         chrf = evaluate(run)["chrf"]
-        rows.append([corpus, order, chrf])
+        rows.append([corpus, order, last, chrf])
         noun, verb = (
             drawn.columns[best] for best in drawn.values.argmax(1)[[-3, -2]]
         )  # before the end
         own = {
             "alignment": HeatMaps([drawn]),
             "order": order,
+            "last": last,
             "chrf": chrf,
             "noun": noun,
             "verb": verb,
         }
         found |= {f"{language}_{name}": value for name, value in own.items()}
     return {
-        "orders": Table(["corpus", "same order", "chrF"], rows, formats=["", ".2f", ".1f"]),
+        "orders": Table(
+            ["corpus", "same order", "place of the last word", "chrF"],
+            rows,
+            formats=["", ".2f", ".2f", ".1f"],
+        ),
         **found,
     }
 
 
-def _same_order(run: Run, source: str, target: str) -> float:
-    """The share of pairs of target words that look at source words in the same order; 0.5 would be
-    chance."""
+def _word_order(run: Run, source: str, target: str) -> tuple[float, float]:
+    """The share of pairs of target words that look at source words in the same order, where 0.5 would
+    be chance; and where the last target word looks, from 0, the first source word, to 1, the last."""
     weights = explain(run, source, target=target).select(ViewOptions(words=True)).weights[:-1]
-    places = weights @ np.arange(weights.shape[1])  # the mean position that each word looks at
+    words = weights.shape[1] - 1  # without the end of the text
+    places = weights @ np.arange(words + 1)  # the mean position that each word looks at
     pairs = [
         (first, last) for first in range(len(places)) for last in range(first + 1, len(places))
     ]
-    return float(np.mean([places[first] < places[last] for first, last in pairs])) if pairs else 1.0
+    same = float(np.mean([places[first] < places[last] for first, last in pairs])) if pairs else 1.0
+    return same, float(weights[-1, :words].argmax()) / (words - 1)

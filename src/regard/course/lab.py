@@ -31,6 +31,7 @@ from regard.errors import RegardError
 from regard.language import default_language
 from regard.recipes.shipped import shipped_text
 from regard.tasks.reading import padded
+from regard.text.writing import write_file
 from regard.views.labels import percent
 from regard.views.report import Cell, Part, Prose, Report, Result, Section, Table
 
@@ -206,13 +207,20 @@ class Lab:
     ) -> Tree:
         """A corpus made of the chapter's own sources and targets, in a file beside the runs."""
         text = "".join("\t".join(row) + "\n" for row in rows)
-        file = self.runs / f"{name}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}.tsv"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
         return {
-            "file": str(file.resolve()),
+            "file": self.file(f"{name}.tsv", text),
             **{column: number for number, column in enumerate(columns)},
         }
+
+    def file(self, name: str, text: str) -> str:
+        """The path of a file with this text beside the runs; its name tells the text."""
+        stem, suffix = name.rsplit(".", 1)
+        key = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+        file = self.runs / f"{stem}-{key}.{suffix}"
+        if not file.exists():  # whole at once, since other seeds read it
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_file(file, text)
+        return str(file.resolve())
 
     def examples(self, **found: Any) -> Findings:
         """Findings about one run or one sentence, which have no mean: the first seed's are shown."""
@@ -270,7 +278,8 @@ class Lab:
     ) -> Run:
         """Train on few labels: from a pre-trained run, or from scratch with the given model and
         tokenizer."""
-        best = "accuracy" if task == "classification" else "f1"
+        is_plain = data["train"].get("scheme") == "plain"
+        best = "accuracy" if task == "classification" or is_plain else "f1"
         rate = rate or (1e-2 if head == FROZEN_HEAD else 2e-3)
         training = training_of(steps, rate, warmup=20, batch_tokens=512, best=best)
         recipe = {"task": task, "data": data, "head": head or {}, "training": training}

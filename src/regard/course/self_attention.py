@@ -4,6 +4,7 @@ look at and cost, and whether attention finds the word that a pronoun stands for
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from random import Random
 from typing import Any, cast
@@ -22,7 +23,7 @@ from regard.course.lab import (
     reverse_transformer,
 )
 from regard.course.seeds import Claim
-from regard.data.corpora import generate
+from regard.data.corpora import SYMBOLS, generate
 from regard.layers.attention import MultiHeadAttention
 from regard.views.attention import module_calls
 from regard.views.report import HeatMap, HeatMaps, Table
@@ -37,6 +38,15 @@ SELF_ATTENTION_MODEL: Tree = {
     "norm": "post",
 }
 ONE_HEAD_MODEL: Tree = TRANSFORMER_MODEL | {"width": 256, "heads": 1, "feed_forward": 256}
+NEIGHBOUR_MODEL: Tree = {
+    "kind": "bert",
+    "layers": 1,
+    "width": 64,
+    "feed_forward": 128,
+    "dropout": 0.0,
+    "max_positions": 32,
+    "next_sentence": False,
+}
 ATTENTION_MODULES = {
     "encoder": "encoder.0.self_attention",
     "decoder": "decoder.0.self_attention",
@@ -107,6 +117,22 @@ CLAIMS = {
         "Projections help.",
         lambda n: n["plain_exact"] < n["projected_exact"] - 0.2,
     ),
+    "plain_scaled": Claim(
+        "Scaling alone, without projections, is not enough.",
+        lambda n: n["plain_scaled_exact"] < n["projected_exact"] - 0.2,
+    ),
+    "viewpoints": Claim(
+        "With two relations at once, several heads are better than one.",
+        lambda n: min(n["relations_2"], n["relations_4"]) > n["relations_1"] + 0.05,
+    ),
+    "several": Claim(
+        "With one relation at a time, several heads are better than one.",
+        lambda n: n["heads_4_exact"] > n["heads_1_exact"] + 0.05,
+    ),
+    "grammar": Claim(
+        "A head follows a grammatical relation clearly.",
+        lambda n: n["grammar_gain"] > 20,
+    ),
     "scaling": Claim(
         "Dividing by sqrt(d_k) helps wide keys.",
         lambda n: n["scaled_loss"] < n["unscaled_loss"] - 0.3,
@@ -141,15 +167,17 @@ CLAIMS = {
 
 def experiment(lab: Lab) -> Findings:
     whole = lab.train("reverse-transformer", reverse_transformer())
-    heads = _heads(lab, whole) | _pruned(lab, whole) | _pronoun_translation(lab)
+    heads = _heads(lab, whole) | _two_relations(lab) | _pruned(lab, whole)
+    heads |= _pronoun_translation(lab)
     return _steps(lab) | _scaling(lab) | _matrices(whole) | heads
 
 
 def _steps(lab: Lab) -> Findings:
-    """Compare three encoders for one decoder: without parameters, with projections, with heads."""
+    """Compare four encoders for one decoder: without parameters, with scaled scores, with projections,
+    with heads."""
     rows = []
     numbers = Findings()
-    for encoder in ("plain", "projected", "multi_head"):
+    for encoder in ("plain", "plain_scaled", "projected", "multi_head"):
         run = lab.train(
             f"reverse-{encoder}",
             reverse_recipe(SELF_ATTENTION_MODEL | {"encoder": encoder}, 300, 8e-3, warmup=60),
@@ -248,6 +276,34 @@ def _heads(lab: Lab, whole: Run) -> Findings:
         "mirror": max(row[-1] for row in rows if row[0] == "decoder to encoder"),
         **{f"heads_{heads}_exact": share for heads, share in exact.items()},
     }
+
+
+def _two_relations(lab: Lab) -> Findings:
+    """One layer that has to tag each letter with the letter before it and the one after: two relations
+    at once. The same width with one, two and four heads."""
+    random = Random(1)
+
+    def tagged() -> str:
+        letters = [random.choice(SYMBOLS[:6]) for _ in range(random.randrange(6, 13))]
+        around = ["-", *letters, "-"]
+        tags = [before + after for before, after in zip(around, around[2:], strict=False)]
+        return json.dumps({"tokens": letters, "tags": tags})
+
+    data = dict[str, Any]()
+    for part, size in (("train", 4000), ("validation", 100), ("test", 200)):
+        file = lab.file(f"neighbours-{part}.jsonl", "".join(f"{tagged()}\n" for _ in range(size)))
+        data[part] = {"file": file, "scheme": "plain"}
+    rows = []
+    numbers = Findings()
+    for heads in (1, 2, 4):
+        model = NEIGHBOUR_MODEL | {"heads": heads}
+        run = lab.fine_tune(
+            f"neighbours-{heads}-heads", data, {"model": model}, "tagging", steps=500, rate=3e-3
+        )
+        right = float(evaluate(run, overwrite=True)["accuracy"])
+        rows.append([heads, right])
+        numbers[f"relations_{heads}"] = right
+    return {"relations": Table(["heads", "right tags"], rows, formats=[".2f"]), **numbers}
 
 
 def _attention_shares(weights: WeightArray) -> list[float]:

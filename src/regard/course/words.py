@@ -225,18 +225,18 @@ def _layer_mix(lab: Lab, elmo: Run) -> Findings:
     rows = []
     numbers = Findings()
     for task in ("meaning", "word"):
-        file = lab.runs / f"{task}.jsonl"
-        with file.open("w", encoding="utf-8") as stream:
-            for mark in _marked("ko", "train", "homonym", 1500):
-                words = mark.text.strip(".").split(" ")
-                tags = ["none"] * len(words)
-                tags[mark.position] = mark.meaning if task == "meaning" else _word(mark)
-                stream.write(json.dumps({"tokens": words, "tags": tags}, ensure_ascii=False) + "\n")
+        lines = []
+        for mark in _marked("ko", "train", "homonym", 1500):
+            words = mark.text.strip(".").split(" ")
+            tags = ["none"] * len(words)
+            tags[mark.position] = mark.meaning if task == "meaning" else _word(mark)
+            lines.append(json.dumps({"tokens": words, "tags": tags}, ensure_ascii=False) + "\n")
+        file = lab.file(f"{task}.jsonl", "".join(lines))
         pretrained = str(elmo.folder.resolve())
         recipe: Tree = {
             "task": "tagging",
             "data": {
-                "train": {"file": str(file.resolve()), "scheme": "plain"},
+                "train": {"file": file, "scheme": "plain"},
                 "validation": {"split": 0.1},
             },
             "tokenizer": {"file": f"{pretrained}/tokenizer.json"},

@@ -1,10 +1,9 @@
-"""Self-attention, step by step: three encoders for one decoder, from no parameters at all to
+"""Self-attention, step by step: four encoders for one decoder, from no parameters at all to
 several heads.
 
 Everything but the encoder is the Transformer's (Vaswani et al. 2017, arXiv:1706.03762). An encoder
 layer has no feed-forward, and its LayerNorm has neither gain nor bias: the only thing an encoder
-learns is how to attend, so that a comparison of the three shows nothing else. The first encoder
-learns nothing.
+learns is how to attend, so that a comparison shows nothing else. The first two learn nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from regard.models.transformer import Sublayer, Transformer, TransformerConfig
 
 
 class SelfAttentionConfig(TransformerConfig):
-    """One of three self-attention encoders with the Transformer's decoder."""
+    """One of four self-attention encoders with the Transformer's decoder."""
 
     PRESETS: ClassVar[Presets] = {
         "tiny": {"decoder_layers": 2, "width": 128, "heads": 4, "feed_forward": 256},
@@ -31,9 +30,10 @@ class SelfAttentionConfig(TransformerConfig):
     kind: Literal["self_attention"] = "self_attention"  # type: ignore[assignment]  # another kind with the same fields
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it."""
-    encoder: Literal["plain", "projected", "multi_head"] = "multi_head"
-    """How the source words attend to each other: without parameters, softmax(X X^T) X; through
-    projections W_Q, W_K and W_V, with scaled scores; or through several heads of these."""
+    encoder: Literal["plain", "plain_scaled", "projected", "multi_head"] = "multi_head"
+    """How the source words attend to each other: without parameters, softmax(X X^T) X; the same with
+    scaled scores; through projections W_Q, W_K and W_V, with scaled scores; or through several heads
+    of these."""
     encoder_layers: int = Field(1, ge=1)
     """Self-attention layers of the encoder."""
     decoder_layers: int = Field(4, ge=1)
@@ -55,14 +55,18 @@ class SelfAttentionConfig(TransformerConfig):
 class PlainAttention(nn.Module):
     """Every word becomes an average of all words, weighted by similarity. It has no parameters:
 
-    softmax(X X^T) X
+    softmax(X X^T) X, or with scaled scores softmax(X X^T / sqrt(d)) X
     """
+
+    def __init__(self, *, scaled: bool = False) -> None:
+        super().__init__()
+        self.scaled = scaled
 
     def keys_values(self, x_BKD: Tensor) -> tuple[Tensor, Tensor]:
         return x_BKD[:, None], x_BKD[:, None]
 
     def forward(self, x_BQD: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
-        return attend(x_BQD[:, None], k_BHKE, v_BHKE, visible, owner=self, scaled=False)[:, 0]
+        return attend(x_BQD[:, None], k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled)[:, 0]
 
 
 class ProjectedAttention(nn.Module):
@@ -109,8 +113,8 @@ class AttentionLayer(nn.Module):
 def _attention(
     config: SelfAttentionConfig,
 ) -> PlainAttention | ProjectedAttention | MultiHeadAttention:
-    if config.encoder == "plain":
-        return PlainAttention()
+    if config.encoder in ("plain", "plain_scaled"):
+        return PlainAttention(scaled=config.encoder == "plain_scaled")
     scaled = config.scaled
     dropout = config.attention_dropout
     if config.encoder == "projected":
