@@ -239,16 +239,17 @@ def test_a_step_of_bahdanaus_decoder(case: str) -> None:
 
 
 @pytest.mark.parametrize("written_out", [False, True])
-@pytest.mark.parametrize("scaled", [True, False, None], ids=["scaled", "unscaled", "plain"])
-def test_self_attention_with_one_head(scaled: bool | None, written_out: bool) -> None:
-    """softmax(X X^T) X without parameters, or with three matrices."""
+@pytest.mark.parametrize("scaled", [True, False], ids=["scaled", "unscaled"])
+@pytest.mark.parametrize("projected", [True, False], ids=["projected", "plain"])
+def test_self_attention_with_one_head(projected: bool, scaled: bool, written_out: bool) -> None:
+    """softmax(X X^T) X without parameters, or with three matrices; with scaled scores or not."""
     attention = (
-        PlainAttention()
-        if scaled is None
-        else with_weights_that_matter(ProjectedAttention(4, scaled=scaled).double())
+        with_weights_that_matter(ProjectedAttention(4, scaled=scaled).double())
+        if projected
+        else PlainAttention(scaled=scaled)
     )
     weights, x_BSD, length = plain.lists_of(attention), randn(1, 5, 4), 3
-    assert set(weights) == (set() if scaled is None else {"W_Q.weight", "W_K.weight", "W_V.weight"})
+    assert set(weights) == ({"W_Q.weight", "W_K.weight", "W_V.weight"} if projected else set())
     with recording() if written_out else nullcontext():
         attended = attention(x_BSD, *attention.keys_values(x_BSD), Visible(torch.tensor([length])))
     matrices = [weights.get(f"W_{kind}.weight", torch.eye(4).tolist()) for kind in "QKV"]
@@ -256,7 +257,7 @@ def test_self_attention_with_one_head(scaled: bool | None, written_out: bool) ->
         [plain.linear(x, matrix) for x in x_BSD[0].tolist()] for matrix in matrices
     )
     for query, result in zip(queries, attended[0], strict=True):
-        close(result, plain.attention(query, keys, values, lambda j: j < length, bool(scaled)))
+        close(result, plain.attention(query, keys, values, lambda j: j < length, scaled))
 
 
 @pytest.mark.parametrize("encoder", ["plain", "plain_scaled", "projected", "multi_head"])

@@ -3,7 +3,8 @@
 A chapter NAME is a text in English, `NN-NAME.en.md`, its translation, `NN-NAME.ko.md`, and `NAME.py`
 with its experiment, `experiment(lab: Lab) -> Findings`, over the public API, and its `CLAIMS`. The
 experiment runs with three seeds (seeds.py): numbers become means with their range, and each claim
-gets a verdict. The text is Markdown that Jinja2 fills with the numbers, and has six conventions:
+gets a verdict. What measures time is in `experiment_alone(lab)`, which runs after all seeds. The text
+is Markdown that Jinja2 fills with the numbers, and has six conventions:
 
     paragraphs and bullets before the first `##`    what the chapter is about, and what to look at
     ![caption](name)                                a line of its own: a figure or table of the experiment; one that

@@ -76,7 +76,7 @@ from regard.course.seeds import gathered
 
 lab = Lab(Path("{runs}"), seed={lesson.lab.seed}, share={lesson.lab.share}, full={full}, say=print)
 chapter = find_chapter("{lesson.chapter.name}", "{lesson.language}")
-found = gathered(CLAIMS, [experiment(own) for own in lab.by_seed()])
+found = gathered(CLAIMS, [experiment(own){alone} for own in lab.by_seed()])
 lesson = Lesson(chapter, "{lesson.language}", lab, *found)
 lesson.numbers
 """
@@ -289,10 +289,10 @@ class Lab:
             recipe |= {"tokenizer": {"kind": "word", "vocabulary": 1000}, **start}
         return self.train(name, recipe)
 
-    def tagged_names(self, size: int, draw: int = 0) -> Tree:
-        """This many sentences with tagged names; each draw has different ones."""
+    def tagged_names(self, size: int) -> Tree:
+        """This many sentences with tagged names; each seed has different ones."""
         data = built_in("names-en", size, test=500)
-        return data | {"train": data["train"] | {"seed": 10 * self.seed + draw + 2}}
+        return data | {"train": data["train"] | {"seed": 10 * self.seed + 2}}
 
 
 def shortened(recipe: Tree, share: float) -> Tree:
@@ -507,7 +507,10 @@ class Lesson(Result):
         runs = os.path.relpath(self.lab.runs, folder)
         full = self.lab.full and str(self.lab.full.resolve())
         found = NOTEBOOK_LAB.format(
-            runs=Path(runs).as_posix(), full=full and f"Path({full!r})", lesson=self
+            runs=Path(runs).as_posix(),
+            full=full and f"Path({full!r})",
+            lesson=self,
+            alone=" | experiment_alone(own)" if hasattr(module, "experiment_alone") else "",
         )
         head, *bodies = re.split(r"^(?=## )", self.text, flags=re.MULTILINE)
         cells = [

@@ -36,7 +36,6 @@ PROBE_SENTENCES = 1000
 """Number of sentences for the probe."""
 LABEL_COUNTS = (10, 30, 100)
 FULL_LABEL_COUNTS = (100, 1000, 10_000)
-DRAWS_PER_COUNT = 3
 MASKING_SHARES = {"80 / 10 / 10": (0.8, 0.1), "100 / 0 / 0": (1.0, 0.0), "0 / 0 / 100": (0.0, 0.0)}
 """Shares of the tokens to predict that become [MASK] and that become another token; the rest
 stay."""
@@ -97,12 +96,11 @@ def tag(
     name: str,
     size: int,
     start: Run | Tree,
-    draw: int = 0,
     head: Tree | None = None,
     steps: int = 100,
 ) -> float:
     """F1 of names learned from this many sentences."""
-    run = lab.fine_tune(name, lab.tagged_names(size, draw), start, "tagging", steps, head)
+    run = lab.fine_tune(name, lab.tagged_names(size), start, "tagging", steps, head)
     return float(evaluate(run, overwrite=True)["f1"])
 
 
@@ -117,40 +115,31 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Findings:
     """Pre-train for equal times, then learn from a few labels, from those runs and from scratch."""
     models = LANGUAGE_MODELS
     labels = LABEL_COUNTS
-    draws = 1 if lab.quick else DRAWS_PER_COUNT
     if lab.full:
         models = FULL_MODELS
         labels = FULL_LABEL_COUNTS
-        draws = 2
         folder = lab.full.resolve() / "nsmc"
         runs = _full_runs(lab, folder)
 
-    def learned(start: Run | Tree, size: int, draw: int) -> float:
+    def learned(start: Run | Tree, size: int) -> float:
         if not lab.full:
             return tag(
                 lab,
                 f"{size}-labels",
                 size,
                 start,
-                draw,
                 steps=300 if isinstance(start, dict) else 100,
             )
         steps = 200 if size < 10_000 else 600
         run = lab.fine_tune(
-            f"{size}-labels", _nsmc(lab, folder, size, draw), start, steps=steps, rate=2e-4
+            f"{size}-labels", _nsmc(lab, folder, size), start, steps=steps, rate=2e-4
         )
         return float(evaluate(run, overwrite=True)["accuracy"])
 
     starts: dict[str, Run | Tree] = {MODEL_TITLES[kind]: run for kind, run in runs.items()}
     own = {"tokenizer": {"file": str((runs["bert"].folder / "tokenizer.json").resolve())}}
     starts[FROM_SCRATCH] = {"model": models["bert"], **own}
-    scores = {
-        name: [[learned(start, size, draw) for draw in range(draws)] for size in labels]
-        for name, start in starts.items()
-    }
-    means = {
-        name: [sum(of_size) / draws for of_size in by_size] for name, by_size in scores.items()
-    }
+    means = {name: [learned(start, size) for size in labels] for name, start in starts.items()}
     rows: list[list[Any]] = []
     for kind, run in runs.items():
         steps, spent = training_length(run.events())
@@ -165,21 +154,11 @@ def _few_labels(lab: Lab, runs: dict[str, Run]) -> Findings:
         )
     rows.append([FROM_SCRATCH, None, None, None, *means[FROM_SCRATCH]])
     ticks = [(float(place), f"{size:,}") for place, size in enumerate(labels)]
-    series = [
-        Series(
-            name,
-            [place for place, _ in ticks],
-            means[name],
-            [*map(min, by_size)],
-            [*map(max, by_size)],
-        )
-        for name, by_size in scores.items()
-    ]
+    series = [Series(name, [place for place, _ in ticks], own) for name, own in means.items()]
     columns = ["model", "updates", "seconds", "own loss", *(f"{size:,} labels" for size in labels)]
     found: Findings = {
         "labels": Curves(series, "labels", "accuracy" if lab.full else "F1", x_ticks=ticks),
         "equal_time": Table(columns, rows, formats=["", "", ".0f", ".2f", ".3f"]),
-        "draws": draws,
         "probed": PROBE_SENTENCES,
     }
     named = {
@@ -215,12 +194,12 @@ def _full_runs(lab: Lab, folder: Path) -> dict[str, Run]:
     return {kind: runs[kind] for kind in LANGUAGE_MODELS}
 
 
-def _nsmc(lab: Lab, folder: Path, size: int, draw: int) -> Tree:
+def _nsmc(lab: Lab, folder: Path, size: int) -> Tree:
     columns = {"text": "document", "label": "label"}
     train = {
         "file": str(folder / "ratings_train.tsv.xz"),
         "size": size,
-        "seed": 10 * lab.seed + draw,
+        "seed": 10 * lab.seed,
         **columns,
     }
     test = {"file": str(folder / "ratings_test.tsv.xz"), "size": 5000, **columns}
@@ -310,7 +289,7 @@ def _objectives(lab: Lab) -> Findings:
     """Compare predicting masked tokens, next sentences, or both; and show the examples of the
     paper."""
     data = lab.texts(PAIRED_TEXTS)
-    size = dict[str, Any](steps=2000)
+    size = dict[str, Any](steps=1600)
     if lab.full:
         size = dict[str, Any](steps=3000, vocabulary=20_000, batch_tokens=8192)
         file = {

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 import torch
 
 from regard.api import Run, compare, diagnose, predict
-from regard.course.lab import ONE_VECTOR_MODEL, Findings, Lab, captions_recipe, reverse_recipe
+from regard.course.lab import (
+    ONE_VECTOR_MODEL,
+    TRANSFORMER_MODEL,
+    Findings,
+    Lab,
+    captions_recipe,
+    reverse_recipe,
+)
 from regard.course.seeds import Claim
+from regard.data.batches import Padded
+from regard.models import MODELS
+from regard.models.transformer import TransformerConfig
 from regard.views.beam_sweep import BeamResult
 from regard.views.diagnose import Diagnosis
 from regard.views.report import Curves, Series, Table
@@ -33,9 +45,17 @@ CLAIMS = {
         "A beam of 3 is better than greedy search.",
         lambda n: n["beam_3_bleu"] > n["greedy_bleu"] + 1,
     ),
+    "significant": Claim(
+        "Greedy search is significantly behind the best width.",
+        lambda n: bool(n["beam_helps"]),
+    ),
     "few_suffice": Claim(
         "A beam of 3 to 10 suffices: 20 adds less than a point.",
         lambda n: n["widest_bleu"] < max(n["beam_3_bleu"], n["beam_10_bleu"]) + 1,
+    ),
+    "memory": Claim(
+        "The memory of the search grows with the width of the beam.",
+        lambda n: n["memory_growth"] > 0.4 * n["widest_beam"],
     ),
     "wider_finds": Claim(
         "A wider beam removes most search errors.",
@@ -72,7 +92,8 @@ def experiment(lab: Lab) -> Findings:
     }
     example = _search_trees(early, greedy, tried[3, 1.0]) if lab.first else {}
     errors = _error_shares(greedy, early, late, limit)
-    return {"underflow": _underflow()} | example | _lengths(tried) | _beams(greedy) | errors
+    found = example | _lengths(tried) | _beams(greedy) | _beam_memory(early) | errors
+    return {"underflow": _underflow()} | found
 
 
 def _underflow() -> Table:
@@ -179,6 +200,51 @@ def _beams(greedy: Diagnosis) -> Findings:
         "beam_helps": sweep.behind(sweep.now).matters,
         "widest_search_errors": widths[-1].tally.search_errors,
     }
+
+
+def _beam_memory(run: Run) -> Findings:
+    """Bytes that the search keeps for one sentence, by the width of the beam: for the model of this
+    chapter and for a Transformer of like size, when 32 tokens have been written."""
+    tokens = 32
+    transformer = MODELS["transformer"].build(TransformerConfig(**TRANSFORMER_MODEL), 20, 20)
+    source = Padded.of(torch.full((1, tokens), 5), torch.tensor([tokens]))
+    rows = []
+    own = list[list[int]]()
+    for beam in COMPARED_BEAMS:
+        sizes = []
+        for model in cast(Sequence[Any], (run.load_model(), transformer)):
+            with torch.inference_mode():
+                state = model.eval().begin(source, beam, tokens)
+                for _ in range(tokens):
+                    _, state = model.step(torch.full((beam,), 5), state)
+            sizes.append(bytes_of(state))
+        own.append(sizes)
+        rows.append([beam, *(size / 1000 for size in sizes)])
+    columns = ["beam", "this model, kB", "Transformer, kB"]
+    ratio = [last / first for first, last in zip(own[0], own[-1], strict=True)]
+    return {
+        "beam_memory": Table(columns, rows, formats=["", ".1f"]),
+        "memory_growth": ratio[1],
+        "widest_beam": COMPARED_BEAMS[-1],
+    }
+
+
+def bytes_of(state: object) -> int:
+    """The bytes of all tensors in a state, each counted once."""
+    found = dict[int, int]()
+    waiting = [state]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, torch.Tensor):
+            storage = part.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+        elif isinstance(part, list | tuple):
+            waiting += part
+        elif isinstance(part, dict):
+            waiting += part.values()
+        elif hasattr(part, "__dict__") and not isinstance(part, torch.nn.Module):
+            waiting += vars(part).values()
+    return sum(found.values())
 
 
 def _error_shares(greedy: Diagnosis, early: Run, late: Run, limit: int) -> Findings:

@@ -227,6 +227,9 @@ class SeedWork:
 
 def run_seeds(chapter: str, labs: Sequence[Lab]) -> list[Findings]:
     """What the experiment of a chapter finds with each seed: a process per seed if there are cores
-    for two."""
+    for two. What measures time, `experiment_alone`, runs when they have ended."""
     workers = len(labs) if processors() > 1 else 1
-    return [*in_order(SeedWork(chapter), labs, workers)]
+    found = [*in_order(SeedWork(chapter), labs, workers)]
+    if alone := vars(import_module(f"regard.course.{chapter}")).get("experiment_alone"):
+        found = [own | alone(lab) for own, lab in zip(found, labs, strict=True)]
+    return found

@@ -6,8 +6,9 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from regard.course.lab import (
 )
 from regard.course.seeds import Claim
 from regard.data.batches import Batch, Padded
+from regard.data.corpora import SYMBOLS, generate
 from regard.errors import RegardError
 from regard.layers.attention import Visible, recording
 from regard.models import MODELS
@@ -37,6 +39,7 @@ from regard.models.rnn import RNNConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.runs.examples import examples_of
+from regard.tasks.reading import padded
 from regard.views.report import Branch, Curves, HeatMap, HeatMaps, Series, Table
 from regard.views.report import Tree as Drawn
 from regard.views.show import positions
@@ -49,7 +52,9 @@ BLOCK_VARIANTS: dict[str, Tree] = {
     "without residual": {"residual": False},
     "without norm": {"norm": "none"},
 }
-TIMED_LENGTHS = (8, 32, 128, 256)
+TIMED_LENGTHS = (8, 32, 128, 512)
+NORM_STEPS = 250
+"""Updates of the models whose norms are compared."""
 SHOWN_DIMENSIONS = 6
 """Number of dimensions of a word for which LayerNorm is worked out."""
 
@@ -79,6 +84,14 @@ CLAIMS = {
         "Twelve layers need LayerNorm.",
         lambda n: n["diverged"] or n["deep_without_norm"] > n["deep_whole"] + 0.3,
     ),
+    "norm_trained": Claim(
+        "Trained with LayerNorm the model is better than with BatchNorm.",
+        lambda n: n["layer_norm_loss"] < n["batch_norm_loss"] - 0.05,
+    ),
+    "slower_cpu": Claim(
+        "An LSTM is slower than a Transformer for long sentences, on this CPU.",
+        lambda n: n["long_ratio_cpu"] > 1.1,
+    ),
     "layer_norm": Claim(
         "LayerNorm does not mix the sentences of a batch; BatchNorm does.",
         lambda n: n["layer_norm_change"] < 1e-6 < 0.1 < n["batch_norm_change"],
@@ -90,7 +103,7 @@ CLAIMS = {
 def experiment(lab: Lab) -> Findings:
     whole = lab.train("reverse-transformer", reverse_transformer())
     found = _without_positions(lab, whole) | _without_mask(lab, whole) | _depth(lab)
-    found |= _normed() | _times(lab)
+    found |= _normed() | _norms_trained(lab)
     if lab.first:
         matrix, waves, shifts, _ = positions().parts
         found |= {"positions": matrix, "waves": waves, "shifts": shifts}
@@ -404,6 +417,72 @@ def _normed() -> Findings:
     }
 
 
+class BatchNormOfTokens(nn.BatchNorm1d):
+    """Batch normalisation in the place of a LayerNorm: over sentences and positions, padding
+    included."""
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        return super().forward(x_BLD.transpose(1, 2)).transpose(1, 2)
+
+
+def _norms_trained(lab: Lab) -> Findings:
+    """Train one small Transformer with LayerNorm, with BatchNorm in its places, and without norms, on
+    the same batches; the loss of unseen sequences in batches of 64, and one at a time."""
+    pairs = list(generate("reverse", lab.few(6400, 640), lab.seed, "train"))
+    tests = list(generate("reverse", 192, lab.seed, "test"))
+    steps = max(3, round(NORM_STEPS * lab.share))
+    rows = []
+    numbers = Findings()
+    for name, norm in (("LayerNorm", "post"), ("BatchNorm", "post"), ("none", "none")):
+        torch.manual_seed(lab.seed)
+        config = TransformerConfig(**TRANSFORMER_MODEL | {"norm": norm, "dropout": 0.0})
+        model: Any = MODELS[config.kind].build(config, len(SYMBOLS) + 4, len(SYMBOLS) + 4)
+        if name == "BatchNorm":
+            _replace_norms(model)
+        objective = TokenCrossEntropy(model)
+        optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+        random = Random(lab.seed)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss, count = objective(_letters(random.sample(pairs, 64)))
+            (loss / count).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        model.eval()
+        together = _mean_loss(objective, [tests[at : at + 64] for at in range(0, 192, 64)])
+        alone = _mean_loss(objective, [[pair] for pair in tests])
+        model.train()  # BatchNorm then uses the statistics of the batch, as in training
+        own_batch = _mean_loss(objective, [tests[at : at + 64] for at in range(0, 192, 64)])
+        rows.append([name, own_batch, together, alone])
+        key = name.lower().replace("norm", "_norm")
+        numbers |= {f"{key}_as_trained": own_batch, f"{key}_loss": together}
+    columns = ["norm", "statistics of the batch", "as it is used", "one at a time"]
+    return {"norms_trained": Table(columns, rows, formats=["", ".2f"]), **numbers}
+
+
+def _replace_norms(module: nn.Module) -> None:
+    for name, part in module.named_children():
+        if isinstance(part, nn.LayerNorm):
+            setattr(module, name, BatchNormOfTokens(part.normalized_shape[0]))
+        else:
+            _replace_norms(part)
+
+
+def _letters(pairs: Sequence[tuple[str, ...]]) -> Batch:
+    """Letters as numbers from 4 on; 1 begins a text and 2 ends it."""
+    sources, targets = zip(*pairs, strict=True)
+    read = [[*(SYMBOLS.index(letter) + 4 for letter in text.split()), 2] for text in sources]
+    written = [[1, *(SYMBOLS.index(letter) + 4 for letter in text.split()), 2] for text in targets]
+    return Batch(padded(read, 0), padded(written, 0))
+
+
+def _mean_loss(objective: TokenCrossEntropy, batches: Sequence[Sequence[tuple[str, ...]]]) -> float:
+    """The mean loss of a token."""
+    with torch.no_grad():
+        sums = [objective(_letters(pairs)) for pairs in batches]
+    return float(sum(loss for loss, _ in sums) / sum(count for _, count in sums))
+
+
 def _batch_norm(x_BLD: Tensor) -> Tensor:
     """Batch normalisation over sentences and positions, padding included, like nn.BatchNorm1d in
     training."""
@@ -411,7 +490,7 @@ def _batch_norm(x_BLD: Tensor) -> Tensor:
     return normed_BDL.transpose(1, 2).detach()
 
 
-def _times(lab: Lab) -> Findings:
+def experiment_alone(lab: Lab) -> Findings:
     """Measure the seconds of a training step of an LSTM and of a Transformer of similar size, for
     16 sentences of each length."""
     configs = {
@@ -421,7 +500,7 @@ def _times(lab: Lab) -> Findings:
         ),
     }
     lengths = TIMED_LENGTHS[:2] if lab.quick else TIMED_LENGTHS
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    devices = ["cpu", *(["cuda"] if lab.full and torch.cuda.is_available() else [])]
     series = []
     rows = []
     numbers = Findings(cuda="cuda" in devices)
@@ -443,7 +522,11 @@ def _times(lab: Lab) -> Findings:
             [device, length, *(1000 * taken[name][n] for name in configs), ratios[n]]
             for n, length in enumerate(lengths)
         ]
-        numbers |= {f"short_ratio_{device}": ratios[0], f"long_ratio_{device}": ratios[-1]}
+        numbers |= {
+            f"short_ratio_{device}": ratios[0],
+            f"long_ratio_{device}": ratios[-1],
+            f"crossover_{device}": crossover(lengths, ratios),
+        }
     curves = Curves(
         series,
         "length in tokens",
@@ -457,6 +540,17 @@ def _times(lab: Lab) -> Findings:
         "times_table": Table(columns, rows, formats=["", "", ".1f", ".1f", ".2f"]),
         **numbers,
     }
+
+
+def crossover(lengths: Sequence[int], ratios: Sequence[float]) -> int:
+    """The length at which a ratio passes 1, by a straight line over the logarithm of the length; 0 if
+    it does not."""
+    for n in range(1, len(lengths)):
+        before, after = ratios[n - 1] - 1, ratios[n] - 1
+        if before * after < 0:
+            low, high = math.log(lengths[n - 1]), math.log(lengths[n])
+            return round(math.exp(low + (high - low) * before / (before - after)))
+    return 0
 
 
 def _step_seconds(model: nn.Module, length: int) -> float:
