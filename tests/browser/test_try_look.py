@@ -175,7 +175,7 @@ def test_attention_by_pointer_keyboard_and_address(page: Any) -> None:
     second = told.inner_text()
     page.locator(".words canvas").nth(1).hover(position={"x": 10, "y": 10})
     expect(told).to_have_text(first)
-    page.locator(".map canvas").hover(position={"x": 5, "y": 5})
+    page.locator(".map .cells").hover(position={"x": 5, "y": 5})
     page.get_by_role("button", name="layer 1, head 2").click()
     expect(page.get_by_role("button", name="layer 1, head 2")).to_have_attribute(
         "aria-pressed", "true"
@@ -193,7 +193,7 @@ def test_attention_by_pointer_keyboard_and_address(page: Any) -> None:
     page.get_by_label("Show").select_option("positions")
     expect(page.get_by_text("From -1.00 in orange to 1.00 in blue.")).to_be_visible()
     page.get_by_label("Show").select_option("masks")
-    expect(page.locator(".map canvas")).to_have_count(
+    expect(page.locator(".map .cells")).to_have_count(
         3
     )  # that of the decoder hides what comes later
     assert page.get_by_role(
@@ -215,6 +215,39 @@ def test_lines_are_those_of_all_words_until_one_is_pointed_at(page: Any) -> None
     page.get_by_role("combobox", name="Head").select_option("1")  # the word stays chosen
     expect(told).to_have_text(re.compile(" looked at "))
     assert "word=1" in page.url
+
+
+def test_the_labels_of_a_long_map_stay_in_view(page: Any) -> None:
+    """Zoomed, the map scrolls under them; the strip of sums has what all rows read of a word."""
+    text = " ".join(["He repaired my cups."] * 8)
+    page.open(f"#/look?run=phrases&text={quote(text)}&view=encoder&units=words")
+    page.get_by_role("radio", name="4×").click()
+    assert "zoom=4" in page.url
+    box = page.locator(".map")
+    box.evaluate("map => map.scrollTo(400, 300)")
+    assert box.evaluate("map => [map.scrollLeft, map.scrollTop]") == [400, 300]
+    corner, frame = page.locator(".axis.corner").bounding_box(), box.bounding_box()
+    assert (corner["x"], corner["y"]) == pytest.approx((frame["x"], frame["y"]), abs=2)
+    sums = page.locator(".sums")
+    bottom = sums.bounding_box()["y"] + sums.bounding_box()["height"]
+    assert bottom <= frame["y"] + frame["height"] + 1
+    sums.hover(position={"x": 600, "y": 8})
+    expect(page.locator("#tip")).to_have_text(re.compile(r"was read \d\.\d\d in all"))
+    assert page.violations() == []
+
+
+def test_empty_memories_are_drawn(page: Any) -> None:
+    """A hop that read less than 1 of the sentences read the rest of nothing."""
+    with page.expect_response(re.compile("/attention$")) as answered:
+        page.open("#/look?run=stories")
+    answer = answered.value.json()["map"]
+    import numpy as np
+
+    values = np.frombuffer(base64.b64decode(answer["values"]), "<f4").reshape(
+        len(answer["rows"]), -1
+    )
+    np.testing.assert_allclose(values.sum(1), 1, atol=1e-5)
+    assert answer["columns"][-1] == "(empty memories)"
 
 
 def test_figures_are_saved(page: Any) -> None:

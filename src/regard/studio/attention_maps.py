@@ -19,6 +19,8 @@ from regard.views.report import HeatMap, Numbers, base64_of, in_language
 
 MAX_HEAD_PICTURE_SIDE = 48
 """Most rows and columns of a small picture of a head."""
+MIN_EMPTY_WEIGHT = 1e-4
+"""What all empty memories of a hop got together, from which on they are drawn."""
 
 
 class AttentionBody(VerbBody):
@@ -84,11 +86,17 @@ def image_of(picture: Picture | None) -> dict[str, Any] | None:
 
 
 def _hop_maps(explanation: Explanation) -> list[HeatMap]:
-    """A row for each hop over the sentences of a story."""
+    """A row for each hop over the sentences of a story, and over the empty memories together."""
     story = explanation.story
     assert story is not None
     hops = [shown(f"hop {hop}") for hop in range(1, len(story.weights_NS) + 1)]
-    return [HeatMap(hops, story.sentences, story.weights_NS, explanation.title)]
+    sentences = [*story.sentences]
+    weights_NS = story.weights_NS
+    nothing = np.asarray(story.nothing, weights_NS.dtype)
+    if nothing.max() > MIN_EMPTY_WEIGHT:
+        sentences.append(shown("(empty memories)"))
+        weights_NS = np.concatenate([weights_NS, nothing[:, None]], axis=1)
+    return [HeatMap(hops, sentences, weights_NS, explanation.title)]
 
 
 def packed(drawn: HeatMap) -> dict[str, Any]:

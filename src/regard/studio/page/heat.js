@@ -10,6 +10,9 @@ const ROW = 20, LINE = 27, FAINT = 3;
 const NUMBERED = 34; // pixels of a cell that has room for its number
 const WIDEST = 76, SMALLEST = 18;
 const LEGIBLE = 100; // words up to which a map scrolls rather than shrinks
+const LONG = 24; // letters of a label; the whole word is in the tip
+const SUMS = 16; // pixels of the strip of sums
+const brief = text => [...text].length > LONG ? `${[...text].slice(0, LONG - 1).join("")}…` : text;
 const family = () => getComputedStyle(document.body).fontFamily;
 const ink = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // The colours of the present theme, read once: a style that is asked for in every frame is slow.
@@ -63,13 +66,13 @@ function byRow(map) {
   });
   return { ...map, values, peak: 1 };
 }
-// The same map, as large as a figure of this size has room for with its labels.
-export function fitted(map, width, height) {
-  const widest = texts => Math.max(...texts.map(text => textWidth(text, 15)));
-  const left = widest(map.rows) + 24, across = (width - left) / map.columns.length, wide = widest(map.columns);
-  const room = { width: width - left, height: height - (wide < Math.min(across, WIDEST) ? 30 : 0.87 * wide + 30) };
+// The same map, as large as a figure of this size has room for with its labels; `zoom` times as large, it scrolls.
+export function fitted(map, width, height, zoom = 1) {
+  const labels = { rows: map.rows.map(brief), columns: map.columns.map(brief) }, widest = texts => Math.max(...texts.map(text => textWidth(text, 15)));
+  const left = widest(labels.rows) + 24, across = (width - left) / map.columns.length, wide = widest(labels.columns), slanted = wide >= Math.min(across, WIDEST);
+  const room = { width: width - left - (slanted ? wide / 2 : 0), height: height - SUMS - (slanted ? 0.87 * wide + 30 : 30) };
   const least = Math.max(map.rows.length, map.columns.length) <= LEGIBLE ? SMALLEST : 0;
-  return { ...map, room: { width: Math.max(room.width, least * map.columns.length), height: Math.max(room.height, least * map.rows.length) } };
+  return { ...map, labels, widest: WIDEST * zoom, room: { width: zoom * Math.max(room.width, least * map.columns.length), height: zoom * Math.max(room.height, least * map.rows.length) } };
 }
 // The weights that are not small, where the cells have the room.
 function writeNumbers(context, map, drawn) {
@@ -92,11 +95,42 @@ function readableOn(colour) {
   return luminance > 0.179 ? "#000" : "#fff";
 }
 
+// The labels of a map's rows or columns as a picture of their own, which stays in view while the map is scrolled.
+function axisOf(canvas, name, width, height) {
+  const ratio = canvas.width / parseFloat(canvas.style.width);
+  const axis = h("canvas", { class: `axis ${name}`, width: Math.ceil(width * ratio), height: Math.ceil(height * ratio), "aria-hidden": "true",
+    style: { width: `${width}px`, height: `${height}px` } });
+  const context = axis.getContext("2d");
+  context.fillStyle = ink("--ground");
+  context.fillRect(0, 0, axis.width, axis.height);
+  context.drawImage(canvas, 0, 0);
+  return axis;
+}
+// How much of each column was read by all rows together.
+function sumsOf(map) {
+  const { left, cell } = map.at, count = map.columns.length, sums = map.columns.map((_, n) => columnOf(map, n).reduce((one, other) => one + other, 0));
+  const [canvas, context] = canvasOf(left + count * cell, SUMS, { class: "sums", role: "img", "aria-label": t("sums") }), peak = most(sums), theme = colours();
+  context.fillStyle = ink("--ground");
+  context.fillRect(0, 0, left + count * cell, SUMS);
+  context.fillStyle = theme.text;
+  context.font = `12px ${family()}`;
+  context.textAlign = "right";
+  context.fillText("Σ", left - 6, SUMS / 2);
+  const [red, green, blue] = rgb("--context");
+  sums.forEach((sum, n) => fillBox(context, `rgba(${red},${green},${blue},${(Math.abs(sum) / peak).toFixed(3)})`, left + n * cell, 2, Math.max(cell - 0.5, 0.5), SUMS - 4));
+  canvas.addEventListener("mousemove", event => {
+    const n = Math.floor((event.offsetX - left) / cell);
+    delete canvas.dataset.tip;
+    if (n >= 0 && n < count) canvas.dataset.tip = t("sum_of", { word: map.columns[n] || n, sum: number(sums[n]) });
+  });
+  return canvas;
+}
+
 // pick({ row, column }) is called while a cell is pointed at.
 export function heatMap(map, pick) {
-  const canvas = h("canvas", { role: "img", "aria-label": map.title });
+  const canvas = h("canvas", { class: "cells", role: "img", "aria-label": map.title });
   const across = h("div", { class: "bar asks" }), down = h("div", { class: "bar read" });
-  const drawn = map.byRow ? byRow(map) : map;
+  const drawn = { ...(map.byRow ? byRow(map) : map), ...map.labels };
   paint(canvas, drawn);
   map.at = drawn.at;
   writeNumbers(canvas.getContext("2d"), map, drawn);
@@ -114,7 +148,10 @@ export function heatMap(map, pick) {
     canvas.dataset.tip = `${map.rows[row] || row} → ${map.columns[column] || column}: ${value}`;
     pick({ row, column });
   });
-  return { element: h("div", { class: "map", tabindex: 0 }, h("div", { class: "layers" }, canvas, across, down)),
+  const axes = map.at.labelled ? [axisOf(canvas, "of-columns", map.at.width, top), axisOf(canvas, "of-rows", left, map.at.height), axisOf(canvas, "corner", left, top)] : [];
+  const sums = map.yesNo || map.signed || map.rows.length < 2 ? null : sumsOf(map);
+  const layers = h("div", { class: "layers with-axes" }, canvas, across, down, axes, sums);
+  return { element: h("div", { class: "map", tabindex: 0, role: "group", "aria-label": map.title || t("attention_map") }, layers),
     select({ row, column }) {
       across.hidden = row === undefined; down.hidden = column === undefined;
       across.style.transform = `translate(${left}px, ${top + (row || 0) * cell}px)`;

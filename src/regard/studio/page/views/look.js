@@ -11,6 +11,7 @@ import { t } from "../text.js";
 
 export const ACTION = "look";
 const WORDED = ["alignment", "encoder", "decoder", "hops"], UNITS = ["alignment", "encoder", "decoder", "masks"];
+const ZOOMS = ["1", "2", "4"];
 const LEFT_OUT = ["heads"]; // the small pictures show every head
 const BELOW = 250; // pixels that the claim above a figure, and what stands below it, take of the window
 
@@ -23,8 +24,8 @@ function coloured(sentence, word, others, [one, other]) {
 
 export async function render({ stage, controls, onsubmit, run, facts, fields, params }) {
   const signal = untilLeft(), target = targetField(facts, params);
-  const { view, layer = "mean", head = "mean", units = "tokens", draw = "map", scale = "whole", rollout = "", word } = params;
-  const state = { view, layer, head, units, draw, scale, rollout, word };
+  const { view, layer = "mean", head = "mean", units = "tokens", draw = "map", scale = "whole", rollout = "", zoom = "1", word } = params;
+  const state = { view, layer, head, units, draw, scale, rollout, zoom, word };
   const place = h("div", { class: "results", "aria-live": "off" }), own = h("div", { class: "stack" });
   const anew = { view: undefined, word: undefined, layer: "mean", head: "mean" };
   let shown = null;
@@ -85,6 +86,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       answer.rollout && named("rollout", h("label", { class: "tick" }, tick, t("rollout"))),
       worded && buttons("scale", t("scale_by"), [["whole", t("scale_whole")], ["row", t("scale_row")]], turn("scale")),
       worded && buttons("draw", t("draw_as"), [["map", t("draw_map")], ["lines", t("draw_lines")]], turn("draw")),
+      answer.map && !(worded && state.draw === "lines") && buttons("zoom", t("zoom"), ZOOMS.map(value => [value, value === "1" ? t("size_fit") : `${value}×`]), turn("zoom")),
       UNITS.includes(answer.view) && buttons("units", t("units"), [["tokens", t("tokens")], ["words", t("words")]], change("units")),
     ];
   }
@@ -119,7 +121,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
     const worded = WORDED.includes(answer.view), asLines = worded && state.draw === "lines";
     const width = Math.max(240, stage.clientWidth - 48), whole = unpacked(answer.map, fields.parts().image);
     const several = answer.others.length > 0, height = Math.max(300, (innerHeight - BELOW) / (several ? 1.6 : 1));
-    const fit = one => ({ ...fitted(one, several ? width / 2 : width, height), yesNo: answer.view === "masks" });
+    const fit = one => ({ ...fitted(one, several ? width / 2 : width, height, Number(state.zoom)), yesNo: answer.view === "masks" });
     const map = { ...fit(whole), byRow: worded && state.scale === "row" };
     const parts = [], others = answer.others.map(one => fit(unpacked(one)));
     let fixed = worded && (state.word !== undefined || !asLines) ? { row: Math.min(Number(state.word) || 0, map.rows.length - 1) } : {};
