@@ -128,7 +128,7 @@ def test_a_picture_needs_no_run(page: Any) -> None:
     page.get_by_role("cell", name="1,024").wait_for()
     assert "picture=dot-products" in page.url
     picture.select_option("masks")
-    page.get_by_text("dark means allowed").wait_for()
+    page.get_by_text("a filled cell means allowed").wait_for()
     assert page.get_by_text("the strongest shade").count() == 0, "a mask is yes or no"
     picture.select_option("dot-products")
     page.reload()

@@ -436,12 +436,9 @@ class Explanation(Result):
             names = list[str]()
             choice = [ATTENTION_NAMES[kind]]
             for what, number, count in zip(("layer", "head"), (layer, head), counts, strict=True):
-                names += [] if number is None else [f"{what} {number}"]
-                choice.append(
-                    f"mean of all {what}s"
-                    if number is None and count > 1
-                    else f"{what} {number or 1}"
-                )
+                one = {"layer": f"layer {number or 1}", "head": f"head {number or 1}"}[what]
+                names += [] if number is None else [one]
+                choice.append(f"mean of all {what}s" if number is None and count > 1 else one)
             if counts == (1, 1) and not self.rollouts:  # nothing to choose from
                 del choice[1:]
             maps.append(_heat_map(attentions[0], values, " · ".join([*names, *about]), *choice))

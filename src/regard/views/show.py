@@ -154,7 +154,7 @@ def masks(source: int = 5, target: int = 6, padding: int = 2) -> EquationView:
     parts: list[Part] = [HeatMaps([one], title=one.title) for one in maps]
     if padding:
         parts.append(muted(END_TOKEN_NOTE))
-    note = "Rows are the words that look, columns the words that are looked at; dark means allowed."
+    note = "Rows are the words that look, columns the words that are looked at; a filled cell means allowed."
     return EquationView(
         "Masks",
         parts,

@@ -271,6 +271,7 @@ function choosers(part, changed) {
       select.parentElement.hidden = names.length < 2 && !(depth && names[0]);
     });
   }
+  const pick = choice => { selects.forEach((select, n) => { offer(n, choice); select.value = choice[n]; }); changed(); };
   const bar = make("div", { class: "controls" }, ...selects.map((select, n) => make("label", {}, part.choosers[n], select)));
   selects.forEach((select, depth) => {
     select.onchange = () => { offer(depth + 1, selects.map(one => one.value)); changed(); };
@@ -281,7 +282,45 @@ function choosers(part, changed) {
     button.onclick = () => { select.selectedIndex = Math.max(0, Math.min(select.length - 1, select.selectedIndex + by)); changed(); };
     return button;
   }));
-  return { bar, chosen: () => matching(selects.length)[0] };
+  return { bar, pick, chosen: () => matching(selects.length)[0] };
+}
+// Rows on the left, columns on the right, and lines as strong as the weights: of one row, or the three strongest of each.
+function linesOf(map, chosen) {
+  const tall = 22, side = Math.min(240, 16 + Math.max(...map.rows.map(text => textWidth(text)), ...map.columns.map(text => textWidth(text))));
+  const right = side + 220, picture = canvasOf(right + side, Math.max(map.rows.length, map.columns.length) * tall + 8, map.title);
+  const place = n => (n + .5) * tall + 4, width = map.columns.length;
+  map.rows.forEach((_, r) => {
+    if (chosen >= 0 && r !== chosen) return;
+    const row = [...map.values.subarray(r * width, (r + 1) * width)], most = chosen >= 0 ? Math.max(...row.map(Math.abs)) || 1 : map.peak;
+    const drawn = row.map((value, c) => [Math.abs(value) / most, c]).sort((one, other) => other[0] - one[0]).slice(0, chosen >= 0 ? 24 : 3);
+    for (const [share, c] of drawn) {
+      if (share > 0.03) picture.append(svg("path", { class: "thread", d: `M${side} ${place(r)}L${right} ${place(c)}`, "stroke-opacity": share.toFixed(3), "stroke-width": (1 + 3 * share).toFixed(2) }));
+    }
+  });
+  const word = (text, n, x, anchor, own) => svg("g", own, svg("rect", { x: anchor === "end" ? 0 : right, y: place(n) - tall / 2, width: side, height: tall, "fill-opacity": 0 }), write(x, place(n), text, anchor));
+  map.rows.forEach((text, r) => picture.append(word(text, r, side - 6, "end", { class: r === chosen ? "asks row" : "row", "data-row": r })));
+  map.columns.forEach((text, c) => picture.append(word(text, c, right + 6, "start", {})));
+  return picture;
+}
+const korean = () => document.documentElement.lang === "ko";
+// A small picture of every map of the chosen kind, a row for each layer; choosing one shows it large.
+function gridOfHeads(part, kind, pick) {
+  const maps = part.maps.filter(map => map.choice[0] === kind), layers = [...new Set(maps.map(map => map.choice[1]))];
+  const grid = make("div", { class: "heads" });
+  for (const layer of layers) {
+    const line = make("div", {}, make("span", { class: "muted" }, layer));
+    for (const packed of maps.filter(map => map.choice[1] === layer)) {
+      const map = unpack(part, packed), name = packed.choice.slice(1).filter(Boolean).join(", "), small = make("canvas", { width: 56, height: 56 });
+      const context = small.getContext("2d");
+      context.imageSmoothingEnabled = map.columns.length > 56;
+      context.drawImage(shades({ ...map, peak: map.values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1 }), 0, 0, 56, 56);
+      const button = make("button", { type: "button", "aria-label": name, "data-tip": name }, small);
+      button.onclick = () => pick(packed.choice);
+      line.append(button);
+    }
+    grid.append(line);
+  }
+  return grid;
 }
 function drawHeatMaps(element, part) {
   const canvas = make("canvas", { role: "img", "aria-label": part.title || part.maps[part.first].title });
@@ -293,7 +332,37 @@ function drawHeatMaps(element, part) {
     document.documentElement.lang === "ko" ? "토큰이나 히트맵의 행을 가리키십시오. 진할수록 그 토큰에 많이 주목했습니다."
       : "Point at a token, or at a row of the map: the stronger the shade, the more it read of a token."), rows, columns);
   element.append(strips);
-  element.append(make("div", { class: "map", tabindex: 0 }, canvas), scale);
+  const drawing = make("div", { class: "map", tabindex: 0 }, canvas), threads = make("div", { class: "map", tabindex: 0, hidden: "" });
+  const ways = [["map", korean() ? "히트맵" : "Heat map"], ["lines", korean() ? "선" : "Lines"]].map(([way, text]) => {
+    const button = make("button", { type: "button", "aria-pressed": String(way === "map") }, text);
+    button.onclick = () => { asLines = way === "lines"; ways.forEach(one => one.setAttribute("aria-pressed", String(one === button))); follow(); };
+    return button;
+  });
+  const drawAs = make("div", { class: "ways", role: "group", "aria-label": korean() ? "그림" : "Drawn as" }, ...ways);
+  const heads = make("details", { class: "all-heads" }, make("summary", {}, korean() ? "모든 층과 헤드" : "All layers and heads"));
+  let asLines = false, gridKind = null;
+  element.append(drawAs, drawing, threads, scale, heads);
+  heads.ontoggle = () => {
+    if (!heads.open || gridKind === map.choice[0]) return;
+    gridKind = map.choice[0];
+    heads.replaceChildren(heads.firstChild, gridOfHeads(part, gridKind, choice.pick));
+    markHead();
+  };
+  function markHead() {
+    const name = map.choice.slice(1).filter(Boolean).join(", ");
+    heads.querySelectorAll("button").forEach(button => button.setAttribute("aria-pressed", String(button.getAttribute("aria-label") === name)));
+  }
+  // The map or its lines; lines only between words.
+  function follow(pointed = -1) {
+    const lines = asLines && !strips.hidden;
+    drawing.hidden = lines; threads.hidden = !lines;
+    if (!lines) return;
+    threads.replaceChildren(linesOf(map, pointed));
+    for (const word of threads.querySelectorAll(".row")) {
+      word.onclick = () => { chosen = Number(word.dataset.row); shade(); };
+      word.onmouseenter = () => { chosen = Number(word.dataset.row); shade(); };
+    }
+  }
   function show() {
     map = unpack(part, choice.chosen());
     paint(canvas, map);
@@ -305,8 +374,12 @@ function drawHeatMaps(element, part) {
     const left = map.share === undefined ? "" : ` 여기에는 행마다 가장 큰 값 ${part.kept}개(합의 ${(100 * map.share).toFixed(0)} %)만 있고, 모든 값은 .json에 있습니다.`;
     scale.textContent = map.yesNo ? "" : document.documentElement.lang === "ko" ? korean + left
       : `From 0 to ${number(map.peak)}${ends}${rest}`;
-    strips.hidden = !part.tokens.includes(map.choice[0]);
+    strips.hidden = drawAs.hidden = !part.tokens.includes(map.choice[0]);
+    heads.hidden = strips.hidden || part.maps.filter(one => one.choice[0] === map.choice[0]).length < 3;
+    follow();
     if (!strips.hidden) showTokens();
+    if (heads.open) heads.ontoggle();
+    markHead();
   }
   function showTokens() {
     chosen = Math.min(chosen, map.rows.length - 1);
@@ -319,6 +392,7 @@ function drawHeatMaps(element, part) {
     shade();
   }
   function shade() {
+    if (asLines) follow(chosen);
     const width = map.columns.length, row = map.values.subarray(chosen * width, (chosen + 1) * width);
     const most = row.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
     [...rows.children].forEach((token, r) => token.setAttribute("aria-pressed", r === chosen));
