@@ -47,6 +47,30 @@ def test_every_view_opens_and_is_accessible(page: Any, scheme: str) -> None:
         assert page.violations() == [], view
 
 
+CLIPPED = """() => [...document.querySelectorAll("main *, header *, nav *")].filter(one => {
+  const style = getComputedStyle(one), text = [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+  const drawn = one.checkVisibility({ visibilityProperty: true });
+  if (!text || !drawn || one.closest("textarea, select, svg, .hint")) return false;
+  if (style.textOverflow === "ellipsis" && one.closest("[data-tip]")) return false;
+  const cut = ["hidden", "clip"].includes(style.overflowX) && one.scrollWidth > one.clientWidth + 1;
+  const low = ["hidden", "clip"].includes(style.overflowY) && one.scrollHeight > one.clientHeight + 1;
+  return cut || low;
+}).map(one => one.outerHTML.slice(0, 120))"""
+"""Elements whose text does not fit into them and cannot be scrolled; a text that ends in an ellipsis
+has the whole of it in its tip."""
+
+
+@pytest.mark.parametrize("run", ["phrases", "reviews", "stories", "shapes"])
+def test_no_text_is_clipped(page: Any, run: str) -> None:
+    for view in ("try", "look", "steps", "beam"):
+        page.open(f"#/{view}?run={run}&stage=6&lang=ko")
+        for width, height in ((1280, 800), (390, 844)):
+            page.set_viewport_size({"width": width, "height": height})
+            page.evaluate("() => new Promise(requestAnimationFrame)")
+            assert page.evaluate(CLIPPED) == [], (view, width)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (view, width)
+
+
 @pytest.mark.options(locale="ko-KR", viewport={"width": 360, "height": 640})
 def test_korean_on_a_phone_and_the_switches(page: Any) -> None:
     page.open("#/runs")

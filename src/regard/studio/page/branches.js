@@ -108,7 +108,7 @@ export async function tokenTree({ run, input, first, wanted = [], signal }) {
 // Bars of the likeliest tokens. act(candidate) gives what choosing one does, or null for the one that was chosen.
 export function likeliestBars(candidates, most, act) {
   return candidates.map(one => {
-    const chosen = act?.(one), parts = [h("span", { class: "name" }, shownToken(one.label)),
+    const chosen = act?.(one), parts = [h("span", { class: "name", "data-tip": shownToken(one.label) }, shownToken(one.label)),
       h("span", { class: "track" }, h("i", { style: { "--share": one.probability / most } })), h("span", { class: "number" }, one.probability.toFixed(3))];
     return chosen ? h("button", { type: "button", class: "option", onclick: chosen }, parts) : h("div", { class: act ? "option now" : "option" }, parts);
   });

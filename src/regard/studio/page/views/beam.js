@@ -13,7 +13,8 @@ import { table } from "../reports.js";
 import { t } from "../text.js";
 
 const NORMALISATIONS = ["none", "mean", "wu", "reward"], PAUSE = 900;
-const BELOW = 330, SMALLEST_SCALE = 0.72, CLOSE = 0.68; // pixels above and below the tree; a scale at which letters of 13 pixels are read; rows for what was not kept
+const BELOW = 330, SMALLEST_SCALE = 0.72; // pixels above and below the tree; a scale at which letters of 13 pixels are read
+const CLOSE = 0.68, WIDEST_ROWS = 1.9; // the room of what was not kept, and of rows in a window that has room, in rows
 
 export const ACTION = "search";
 
@@ -67,10 +68,13 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       follow();
     }
     // Draw some branches; the scale at which they fit.
-    function drawTree(kept) {
+    function drawTree(kept, stretched = 1) {
+      const drawing = arranged(tree, kept, step === last), room = Math.max(240, innerHeight - BELOW);
       figure.replaceChildren();
-      drawFigure(figure, { ...arranged(tree, kept, step === last), title: t("tree") });
+      drawFigure(figure, { ...drawing, rows: drawing.rows.map(row => row * stretched), title: t("tree") });
       const picture = figure.querySelector("svg"), { width, height } = picture.viewBox.baseVal;
+      const byWidth = Math.max(SMALLEST_SCALE, Math.min(1.5, (figure.clientWidth - 4) / width)), free = room / (height * byWidth);
+      if (stretched === 1 && size !== "full" && free > 1.1) return drawTree(kept, Math.min(WIDEST_ROWS, free));
       picture.setAttribute("role", "group"); // its tokens can be chosen
       picture.removeAttribute("aria-label");
       groups = new Map([...figure.querySelectorAll(".branch")].map((group, i) => [kept[i], group]));
@@ -79,7 +83,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
         group.toggleAttribute("data-open", n === opened);
         group.addEventListener("click", () => open(n));
       });
-      const scale = Math.min(1.5, (figure.clientWidth - 4) / width, Math.max(240, innerHeight - BELOW) / height);
+      const scale = Math.min(1.5, (figure.clientWidth - 4) / width, room / height);
       const drawn = size === "full" ? 1 : Math.max(SMALLEST_SCALE, scale);
       picture.style.width = `${width * drawn}px`;
       picture.style.height = `${height * drawn}px`;

@@ -72,7 +72,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       found.length ? h("p", { class: "muted" }, t("unknown_hint")) : "");
     }
     const use = text => { fields.use(text); submit(); };
-    const offered = facts.examples.map((text, n) => h("button", { type: "button", class: "example", onclick: () => use(text) },
+    const offered = facts.examples.map((text, n) => h("button", { type: "button", class: "example", "data-tip": text.startsWith("data:") ? null : text.replace(/\t|\n/g, " · "), onclick: () => use(text) },
       text.startsWith("data:") ? h("img", { src: text, alt: t("example", { n: n + 1 }) }) : text.replace(/\t|\n/g, " · ")));
     examples.replaceChildren(...(offered.length ? [h("h2", {}, t("examples")), ...offered] : []));
     place.replaceChildren(result, h("div", { class: "buttons" }, stop));
