@@ -2,17 +2,23 @@
 tokens, in chromium.
 
     OMP_NUM_THREADS=1 python benchmarks/studio.py [--rounds 3]
+    OMP_NUM_THREADS=1 python benchmarks/studio.py --interactions
 
 A BERT of 12 layers and 12 heads, trained for one step, since only its size matters. A browser draws
 60 frames a second at most; a busy machine slows it down even where there is nothing to draw, which
 is measured first. For each way of drawing: medians over the rounds of frames a second and of the
 longest of 99 % of frames; the work for each move of the pointer in scripts, styles and layout, for
 which a frame has 16.7 ms; and how long the first map and another head take.
+
+With --interactions: milliseconds from what a reader does in Try, Look, Step by step and Beam, with
+64 tokens on both sides, to the second frame after it, when it has been drawn: the median and the
+longest of ten.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import statistics
 import subprocess
@@ -79,6 +85,73 @@ def work(session: Any) -> float:
     return float(sum(spent[f"{name}Duration"] for name in ("Script", "RecalcStyle", "Layout")))
 
 
+INTERACTIONS = (
+    ("try", "point at a token", "one.dispatchEvent(new PointerEvent('pointerenter'))", ".token"),
+    (
+        "look",
+        "move the slider",
+        "one.stepUp(), one.dispatchEvent(new Event('input'))",
+        "[type=range]",
+    ),
+    ("look", "scale by row", "one.click()", "[data-control=scale] button:not([aria-checked=true])"),
+    ("look", "map or lines", "one.click()", "[data-control=draw] button:not([aria-checked=true])"),
+    ("look", "zoom", "one.click()", "[data-control=zoom] button:not([aria-checked=true])"),
+    ("steps", "next or first stage", "one.click()", ".dots button:not([aria-current])"),
+    (
+        "steps",
+        "move a score",
+        "one.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowUp'}))",
+        ".film-score",
+    ),
+    (
+        "beam",
+        "another step",
+        "one.click()",
+        ".film button:not([disabled]):is(:nth-child(2), :nth-child(4))",
+    ),
+)
+"""View, what the reader does, how, and on which element."""
+TIMED = """async () => {
+    const one = document.querySelector(%s), begin = performance.now();
+    %s;
+    await new Promise(requestAnimationFrame);
+    await new Promise(requestAnimationFrame);
+    return performance.now() - begin;
+}"""
+
+
+def train_translation(folder: Path) -> None:
+    sizes = {"width": 64, "heads": 4, "feed_forward": 128, "encoder_layers": 2, "decoder_layers": 2}
+    recipe = {
+        "task": "translation",
+        "data": {"train": {"corpus": "phrases-en-ko", "size": 200}, "validation": {"split": 0.1}},
+        "tokenizer": {"kind": "word"},
+        "model": {"kind": "transformer", **sizes},
+        "training": {"steps": 1, "batch_tokens": 512, "device": "cpu"},
+        "search": {"min_length_ratio": 1.0, "max_length": 64},
+    }
+    regard.train(recipe, out=folder, quiet=True)
+
+
+def measure_interactions(address: str, rounds: int = 10) -> None:
+    text = " ".join(["the", "cook", "forgot", "his", "cup", "and", "his", "book", "."] * 7)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        for view, what, act, selector in INTERACTIONS:
+            page.goto("about:blank")
+            page.goto(f"{address}/#/{view}?{urlencode({'run': 'run', 'text': text, 'stage': 6})}")
+            page.wait_for_selector("main[aria-busy=false]")
+            page.wait_for_selector(selector, timeout=60_000)
+            page.wait_for_load_state("networkidle")
+            times = [page.evaluate(TIMED % (json.dumps(selector), act)) for _ in range(rounds)]
+            middle, longest = statistics.median(times), max(times)
+            print(f"{view}: {what}: {middle:.0f} ms, at most {longest:.0f} ms")
+        browser.close()
+
+
 def measure(address: str, text: str, rounds: int) -> None:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(
@@ -125,10 +198,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--interactions", action="store_true")
+    given = parser.parse_args()
     with TemporaryDirectory() as folder:
-        run = Path(folder) / "bert"
-        train(run)
+        run = Path(folder) / ("run" if given.interactions else "bert")
+        (train_translation if given.interactions else train)(run)
         command = [
             sys.executable,
             "-m",
@@ -142,7 +216,11 @@ def main() -> None:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None
         try:
-            measure(server.stdout.readline().split()[-1], longest_text(run), rounds)
+            address = server.stdout.readline().split()[-1]
+            if given.interactions:
+                measure_interactions(address)
+            else:
+                measure(address, longest_text(run), given.rounds)
         finally:
             server.terminate()
             server.wait()
