@@ -180,8 +180,15 @@ def test_the_colours_of_texts_have_contrast_in_both_themes() -> None:
         meanings = ["source", "target", "context", "accent"]
         for name in ["text", "muted", "good", "bad", *meanings]:
             assert min(contrast(colours[name], ground) for ground in grounds) >= 4.5, name
+        for name, share in (("accent", 0.55), ("context", 0.38)):  # the strongest shades of tokens
+            shade = mixed(colours["ground"], colours[name], share)
+            assert contrast(colours["text"], shade) >= 4.5, name
         for one, other in combinations(meanings, 2):
             assert distance(colours[one], colours[other]) > 20, (one, other)
+
+
+def mixed(ground: tuple[int, ...], colour: tuple[int, ...], share: float) -> tuple[int, ...]:
+    return tuple(round(g + share * (c - g)) for g, c in zip(ground, colour, strict=True))
 
 
 def linear(colour: tuple[int, ...]) -> list[float]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import regard.studio
+from regard.tasks import TASKS
 
 pytestmark = pytest.mark.browser
 PAGE = Path(regard.studio.__file__).parent / "page"
@@ -34,6 +35,7 @@ def test_the_views_use_the_texts_of_the_catalogue() -> None:
         begun |= set(re.findall(r"\bt\(`(\w+)\$\{", text))
         assert ".innerHTML" not in text
     assert used <= keys
+    assert {f"task_{task}" for task in TASKS} <= keys, "every task has its name in both languages"
     assert not {key for key in keys - used if not key.startswith(tuple(begun))}
 
 

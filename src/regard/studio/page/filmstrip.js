@@ -38,12 +38,12 @@ export function filmstrip(worked, names, change) {
     own.values.push(h("div", { class: "film-value" }, strip(values[n])));
   });
   const element = h("div", { class: "filmstrip wide", tabindex: 0, role: "group", "aria-label": t("picture_of_attention"), style: { "--keys": count } },
-    query && row(1, h("span", { class: "asks" }, queryName), h("div", { class: "film-wide asks" }, strip(query))),
+    query && row(1, h("span", { class: "asks" }, short(queryName)), h("div", { class: "film-wide asks" }, strip(query))),
     row(2, t("key"), own.words),
-    keys && row(2, h("span", { class: "read" }, keyName), keys.map(vector => h("div", { class: "film-value" }, strip(vector)))),
+    keys && row(2, h("span", { class: "read" }, short(keyName)), keys.map(vector => h("div", { class: "film-value" }, strip(vector)))),
     row(3, names.score, own.scores.map(one => one.slider)),
     row(4, names.weight, own.weights),
-    row(5, h("span", { class: "read" }, `${names.weight} · ${valueName}`), own.values),
+    row(5, h("span", { class: "read" }, `${names.weight} · ${valueName.split(" = ")[0]}`), own.values),
     row(5, h("span", { class: "context-name" }, names.context), context));
 
   return { element,
@@ -67,6 +67,12 @@ export function filmstrip(worked, names, change) {
       });
       context.replaceChildren(strip(sum));
     } };
+}
+
+// The left side of an equation, and all of it, which a phone has no room for.
+function short(name) {
+  const [left, right] = name.split(" = ");
+  return right ? [h("b", { "data-tip": name }, left), h("small", { class: "whole" }, ` = ${right}`)] : left;
 }
 
 // A vector as a row of coloured cells: blue above 0, orange below.

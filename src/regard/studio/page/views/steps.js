@@ -125,7 +125,7 @@ export async function render({ stage: paper, controls: rail, onsubmit, run, fact
       sum.textContent = t("weights_sum", { sum: weights.reduce((one, other) => one + other, 0).toFixed(4) });
       context.replaceChildren(vectorTable({ [nameIn(worked.equations.context)]: weightedSum(weights, values) }));
       film.update(scores, weights, weightedSum(weights, values), changes);
-      reset.disabled = changes.size === 0;
+      reset.hidden = changes.size === 0;
       if (changes.size === 0) return followed(null);
       const own = waiting = setTimeout(async () => { // an answer to what is no longer asked is left out
         try {

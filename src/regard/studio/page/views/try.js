@@ -1,9 +1,7 @@
 // An input, fitted to the task, and the answer as it is written. What is drawn follows from what the answer contains.
-/* global drawFigure */
-
 import { address, current, keep } from "../address.js";
 import { post, runPath, stream } from "../api.js";
-import { tokenTree } from "../branches.js";
+import { likeliestBars, tokenTree } from "../branches.js";
 import { choice, empty, h, labelled, problem } from "../dom.js";
 import { untilLeft } from "../parts.js";
 import { table } from "../reports.js";
@@ -183,9 +181,8 @@ function markedBy(text, spans, mark) {
   }
   return [...pieces, letters.slice(at).join("")];
 }
+// Bars of text, which stay as large on a phone.
 function bars(probabilities, title) {
-  const figure = h("figure"), kept = probabilities.slice(0, 20);
-  drawFigure(figure, { kind: "bars", title, categories: kept.map(([name]) => name),
-    series: { [title]: kept.map(([, p]) => p) }, value_label: title, longest: 1 });
-  return figure;
+  const kept = probabilities.slice(0, 20).map(([name, probability]) => ({ label: name, probability }));
+  return h("figure", { class: "likely" }, h("figcaption", {}, title), likeliestBars(kept, 1));
 }
