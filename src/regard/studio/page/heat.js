@@ -8,7 +8,7 @@ import { t } from "./text.js";
 
 const ROW = 20, LINE = 27, FAINT = 3;
 const NUMBERED = 34; // pixels of a cell that has room for its number
-const WIDEST = 76, SMALLEST = 18;
+const WIDEST = 76, PRESENTED = 130, SMALLEST = 18; // pixels of a cell: at most, at most on the whole screen, at least
 const LEGIBLE = 100; // words up to which a map scrolls rather than shrinks
 const LONG = 24; // letters of a label; the whole word is in the tip
 const SUMS = 16; // pixels of the strip of sums
@@ -72,7 +72,7 @@ export function fitted(map, width, height, zoom = 1) {
   const left = widest(labels.rows) + 24, across = (width - left) / map.columns.length, wide = widest(labels.columns), slanted = wide >= Math.min(across, WIDEST);
   const room = { width: width - left - (slanted ? wide / 2 : 0), height: height - SUMS - (slanted ? 0.87 * wide + 30 : 30) };
   const least = Math.max(map.rows.length, map.columns.length) <= LEGIBLE ? SMALLEST : 0;
-  return { ...map, labels, widest: WIDEST * zoom, room: { width: zoom * Math.max(room.width, least * map.columns.length), height: zoom * Math.max(room.height, least * map.rows.length) } };
+  return { ...map, labels, widest: (document.body.classList.contains("presenting") ? PRESENTED : WIDEST) * zoom, room: { width: zoom * Math.max(room.width, least * map.columns.length), height: zoom * Math.max(room.height, least * map.rows.length) } };
 }
 // The weights that are not small, where the cells have the room.
 function writeNumbers(context, map, drawn) {

@@ -62,18 +62,18 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
     // What the search has seen so far, in the window. If its letters would be too small to read, what was dropped at earlier
     // steps is left out.
     function fit() {
-      const known = tree.branches.map((_, n) => n).filter(n => tree.branches[n].depth <= step);
+      const { smallest } = sizesOf(), known = tree.branches.map((_, n) => n).filter(n => tree.branches[n].depth <= step);
       const recent = known.filter(n => tree.branches[n].tone !== "muted" || tree.branches[n].marked || tree.branches[n].depth === step);
-      if (size === "full" || drawTree(known) < SMALLEST_SCALE) drawTree(size === "full" ? known : recent);
+      if (size === "full" || drawTree(known) < smallest) drawTree(size === "full" ? known : recent);
       follow();
     }
     // Draw some branches; the scale at which they fit.
     function drawTree(kept, stretched = 1) {
-      const drawing = arranged(tree, kept, step === last), room = Math.max(240, innerHeight - BELOW);
+      const drawing = arranged(tree, kept, step === last), { room, smallest, most } = sizesOf();
       figure.replaceChildren();
       drawFigure(figure, { ...drawing, rows: drawing.rows.map(row => row * stretched), title: t("tree") });
       const picture = figure.querySelector("svg"), { width, height } = picture.viewBox.baseVal;
-      const byWidth = Math.max(SMALLEST_SCALE, Math.min(1.5, (figure.clientWidth - 4) / width)), free = room / (height * byWidth);
+      const byWidth = Math.max(smallest, Math.min(most, (figure.clientWidth - 4) / width)), free = room / (height * byWidth);
       if (stretched === 1 && size !== "full" && free > 1.1) return drawTree(kept, Math.min(WIDEST_ROWS, free));
       picture.setAttribute("role", "group"); // its tokens can be chosen
       picture.removeAttribute("aria-label");
@@ -83,8 +83,8 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
         group.toggleAttribute("data-open", n === opened);
         group.addEventListener("click", () => open(n));
       });
-      const scale = Math.min(1.5, (figure.clientWidth - 4) / width, room / height);
-      const drawn = size === "full" ? 1 : Math.max(SMALLEST_SCALE, scale);
+      const scale = Math.min(most, (figure.clientWidth - 4) / width, room / height);
+      const drawn = size === "full" ? 1 : Math.max(smallest, scale);
       picture.style.width = `${width * drawn}px`;
       picture.style.height = `${height * drawn}px`;
       return scale;
@@ -171,6 +171,11 @@ function arranged(tree, kept, ended) {
   }
   roots.forEach(put);
   return { ...tree, rows, branches };
+}
+// The room for the tree, and how small and how large it may be drawn; large on the screen of a lecture hall.
+function sizesOf() {
+  const presents = document.body.classList.contains("presenting");
+  return { room: Math.max(240, innerHeight - (presents ? BELOW - 130 : BELOW)), smallest: presents ? 1.1 : SMALLEST_SCALE, most: presents ? 2.2 : 1.5 };
 }
 // The tokens from the beginning of the output to each branch of the tree, as the vocabulary spells them.
 function pathsOf(record, tree, reference) {

@@ -221,7 +221,7 @@ function predictionOf(worked, changed) {
     old.classList.add("before");
     return [bar, old];
   });
-  return [h("h2", {}, worked.outcome.length > 1 ? t("outcome_at", { token: shownToken(before.token) }) : t("outcome")), ...bars];
+  return [h("h2", {}, worked.outcome.length > 1 ? t("outcome_at", { token: shownToken(before.token).replace(/^_/, "") }) : t("outcome")), ...bars];
 }
 // Of several predictions, the one whose probability the changes have moved most.
 function mostChanged(worked, changed) {
