@@ -54,5 +54,7 @@ def test_tokens_that_cannot_begin_an_output_are_refused(tiny_run: Path) -> None:
     run = Run.open(tiny_run)
     with pytest.raises(RegardError, match="is not a token of this vocabulary"):
         branch(run, TEXT, ["no such token"])
+    with pytest.raises(RegardError, match="one input is continued, but there are 0"):
+        branch(run, [])
     with pytest.raises(RegardError, match="nothing follows the end of an output"):
         branch(run, TEXT, ["</s>", "a"])

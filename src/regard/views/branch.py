@@ -80,7 +80,11 @@ def branch(run: Run, text: Given, tokens: Sequence[str] = (), *, goes_on: bool =
         refuse({"tokens": tokens}, f"a run of the task {run.recipe.task} does not write text")
     assert written is not None
     model: Any = run.load_model()
-    [given] = run.task.inputs.given(text)
+    inputs = run.task.inputs.given(text)
+    if len(inputs) != 1:
+        what = f"one input is continued, but there are {len(inputs):,}"
+        raise DecodeError(what, where="input", hint="give one")
+    [given] = inputs
     ids = written.tokenizer.token_ids(tokens)
     end = written.special.end
     if end in ids[:-1]:
