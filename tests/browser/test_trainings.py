@@ -64,7 +64,7 @@ def test_a_training_is_started_stopped_and_resumed(page: Any, root: Any) -> None
     page.get_by_role("link", name="Try").last.click()
     page.get_by_label("Input").fill("가바카")
     page.get_by_role("button", name="Answer").click()
-    page.get_by_text("log P").wait_for()
+    page.get_by_text("log P").first.wait_for()
     page.open("#/runs?run=쌍-1")
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("button", name="Stop").click()
