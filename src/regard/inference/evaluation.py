@@ -14,6 +14,7 @@ from regard.data.parallel import over_cluster
 from regard.errors import CheckpointError, DecodeError
 from regard.inference.loaded_model import LoadedModel, PlacedModel
 from regard.runs.examples import SPLITS, examples_of, noted
+from regard.runs.packaged import PACKAGED_RUNS
 from regard.runs.run import Run
 from regard.tasks.answers import Done, ignore
 from regard.tasks.baseline import strongest
@@ -73,6 +74,11 @@ class PredictionFiles:
     """Whether the user has named the file."""
 
     @property
+    def in_package(self) -> bool:
+        """Whether the run is an example of the package, into whose folder nothing is written."""
+        return not self.is_named and self.predictions.is_relative_to(PACKAGED_RUNS)
+
+    @property
     def errors(self) -> Path:
         stem = self.predictions.stem
         name = "errors.jsonl" if stem == "predictions" else f"{stem}.errors.jsonl"
@@ -80,7 +86,7 @@ class PredictionFiles:
 
     def check(self, inputs: Sequence[object], *, overwrite: bool) -> None:
         """Refuse, before any work is done, files that could or may not be written."""
-        for path in (self.predictions, self.errors):
+        for path in () if self.in_package else (self.predictions, self.errors):
             check_writable(path, "--predictions", inputs, overwrite=overwrite or not self.is_named)
 
     def write(self, metrics: dict[str, Any]) -> dict[str, Any]:
@@ -100,6 +106,8 @@ class PredictionFiles:
         others = {
             name: value for name, value in metrics.items() if name not in ("predictions", "errors")
         }
+        if self.in_package:
+            return others
         try:
             write_json_lines(self.predictions, metrics["predictions"])
             write_json_lines(self.errors, _errors_in(metrics))

@@ -36,6 +36,7 @@ from regard.runs.folder import (
     write_run_files,
 )
 from regard.runs.metrics_log import LOG_FILE, read_metrics
+from regard.runs.packaged import folder_or_example
 from regard.runs.trained_with import (
     differing_fields,
     other_tokenizer,
@@ -54,7 +55,7 @@ class Run:
 
     def __init__(self, folder: str | Path, *, checked: bool = True) -> None:
         """Open a folder; one that may be on the machine of another process only is not checked."""
-        self.folder = Path(folder)
+        self.folder = folder_or_example(folder)
         self.accept_recipe = False
         """Whether recipe.yaml may differ from the recipe that a checkpoint was trained with."""
         self._task: Task | None = None
