@@ -31,6 +31,7 @@ from tiny import TINY
 TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
 from regard.cli.serving import run_folders  # noqa: E402
+from regard.runs.packaged import packaged_runs  # noqa: E402
 from regard.studio.runs import MAX_RUNS_IN_MEMORY, Runs  # noqa: E402
 from regard.studio.server import create_app  # noqa: E402
 from regard.studio.settings import Settings  # noqa: E402
@@ -287,7 +288,11 @@ def test_a_request_has_its_language(client: Any, monkeypatch: pytest.MonkeyPatch
     refused = client.post("/runs/tiny/predict", **twice).json()["error"]
     assert refused.startswith("한 객체에 키 'inputs'이(가) 두 번 나옵니다")
     assert "하나의 이름을 바꾸거나 지우십시오" in refused
-    assert client.get("/recipes", headers=korean).json()["dates"].startswith("영어, 한국어, 독일어")
+    assert (
+        client.get("/recipes", headers=korean)
+        .json()["dates"]["about"]
+        .startswith("영어, 한국어, 독일어")
+    )
     assert "# 입력: 원문" in client.get("/recipes/dates", headers=korean).json()["recipe"]
     steps = client.post("/form", json={"recipe": RECIPE}, headers=korean).json()[0]
     assert steps["schema"]["description"] == "갱신 횟수."
@@ -308,9 +313,72 @@ def test_the_form_is_the_schema(client: Any) -> None:
     one_a_task = {yaml.safe_load(recipe)["task"]: recipe for recipe in recipes}
     assert len(one_a_task) >= 11
     for task, recipe in one_a_task.items():
-        assert (
-            client.post("/form", json={"recipe": recipe}).json()[0]["path"] == "training.steps"
-        ), task
+        first, *_ = [
+            field["path"] for field in client.post("/form", json={"recipe": recipe}).json()
+        ]
+        by_epochs = "epochs" in yaml.safe_load(recipe)["training"]
+        assert first == ("training.epochs" if by_epochs else "training.steps"), task
+
+
+def test_recipes_say_their_task_and_whether_they_need_files(client: Any) -> None:
+    recipes = client.get("/recipes").json()
+    assert recipes["dates"] | {"about": ""} == {
+        "about": "",
+        "task": "translation",
+        "model": "bahdanau",
+        "needs_files": False,
+    }
+    assert recipes["translation"]["needs_files"]
+
+
+def test_the_form_has_only_what_applies(client: Any) -> None:
+    fields = {one["path"] for one in client.post("/form", json={"recipe": RECIPE}).json()}
+    assert "training.steps" in fields
+    assert not {"training.epochs", "tokenizer.vocabulary"} & fields  # 20 steps of characters
+
+
+def test_a_check_counts_the_settings_of_the_form(client: Any) -> None:
+    body = {"recipe": RECIPE, "settings": {"training.steps": 7}}
+    assert checked(client, body)["result"]["training"]["steps"] == 7
+    body["settings"] = {"training.init": "x"}
+    assert client.post("/check", json=body).status_code == 422
+
+
+def test_a_check_says_what_the_columns_are(client: Any) -> None:
+    rows = "".join(f"{a}{b}\t{b}{a}\n" for a in "abcdefgh" for b in "ijklmnop")
+    found = checked(client, {"files": [{"name": "p.tsv", "text": rows}]})
+    assert found["columns"] == {"file": "p.tsv", "source": 0, "target": 1}
+
+
+def checked(client: Any, body: dict[str, Any]) -> dict[str, Any]:
+    job = client.post("/check", json=body).json()["id"]
+    for _ in range(600):
+        status: dict[str, Any] = client.get(f"/jobs/{job}").json()
+        if status["state"] not in ("waiting", "running"):
+            break
+        time.sleep(0.1)
+    assert status["state"] == "done", status
+    return status
+
+
+def test_examples_are_listed_beside_no_runs_and_only_read(root: Path) -> None:
+    folder = packaged_runs()["reviews"]
+    runs = Runs(
+        Settings(),
+        folders=lambda: run_folders(root),
+        examples={"reviews": folder, "tiny": folder},
+        device="cpu",
+    )
+    with TestClient(create_app(runs, Settings(), root=root), base_url=LOCAL) as client:
+        listed = {run["name"]: run for run in client.get("/runs").json()}
+        assert {name: run["example"] for name, run in listed.items()} == {
+            "tiny": False,  # a run of the user's own comes before an example of its name
+            "reviews": True,
+        }
+        answer = client.post("/runs/reviews/predict", json={"inputs": ["The plot was superb."]})
+        assert answer.json()["predictions"][0]["output"] == "positive"
+        assert client.post("/trainings/reviews/resume", json={}).status_code == 409
+        assert client.get("/trainings/reviews").json()["watched"]["entries"][0]["step"] == 0
 
 
 def test_a_training_that_fails_says_why(client: Any, root: Path) -> None:

@@ -112,6 +112,7 @@ def studio(
 ) -> None:
     """See, try, compare and train runs in the browser; the HTTP API of `serve` beside it."""
     _expect_server("regard studio")
+    from regard.runs.packaged import packaged_runs
     from regard.studio.runs import Runs
     from regard.studio.server import serve as answer
     from regard.studio.settings import Settings
@@ -123,12 +124,15 @@ def studio(
         runs = []
     named = _by_name([regard.Run.open(run).folder for run in runs])
     folders = partial(dict, named) if runs else partial(run_folders, root)
-    if not folders():
+    examples = {} if folders() else packaged_runs()
+    if examples:
         console.note(
-            f"there is no run in the folder {root} yet: train one in the page, or with 'regard "
-            "train'"
+            f"there is no run in the folder {root} yet: the page has examples to begin with, and "
+            "trains your own"
         )
-    served = Runs(settings, folders=folders, device=device, accept_recipe=accept_recipe)
+    served = Runs(
+        settings, folders=folders, examples=examples, device=device, accept_recipe=accept_recipe
+    )
     answer(served, settings, root=root, browse=browser)
 
 

@@ -18,11 +18,13 @@ from fastapi.responses import Response, StreamingResponse
 from pydantic import Field, model_validator
 
 from regard.api import Loaded, compare, diagnose, evaluate
+from regard.config import parse_yaml
 from regard.errors import ConfigError, DataError
 from regard.recipes.search_options import SearchOptions
 from regard.runs.examples import ReportProgress, examples_of
 from regard.studio.checker import Checker
 from regard.studio.jobs import Job, Jobs
+from regard.studio.recipe_form import FORM_FIELDS, setting_overrides
 from regard.studio.requests import Body
 from regard.studio.runs import Runs
 from regard.studio.sent import begins_with, refuse_large, refuse_large_files
@@ -96,6 +98,8 @@ class CheckBody(Body):
     proposed."""
 
     recipe: str | None = Field(None, max_length=100_000)
+    settings: dict[str, str | int | float | None] = Field({}, max_length=len(FORM_FIELDS))
+    """Settings of the form, by their paths, that replace those of the recipe."""
     files: list[SentFile] = Field([], max_length=8)
 
 
@@ -172,8 +176,14 @@ def _check(
         return {
             "result": json.loads(text),
             "report": None,
+            "columns": _columns_of(result.get("proposal")),
             "text": [without_folder(folder, line) for line in sentences],
         }
+
+
+def _columns_of(proposal: str | None) -> Any:
+    """What the columns of the data were taken for: the training data of a proposed recipe."""
+    return None if proposal is None else parse_yaml(proposal, where="recipe")["data"]["train"]
 
 
 def _overrides_of(body: CheckBody, folder_of: Callable[[str], Path | None]) -> list[str]:
@@ -181,7 +191,7 @@ def _overrides_of(body: CheckBody, folder_of: Callable[[str], Path | None]) -> l
     refused."""
     files = {file.name: file.text for file in body.files}
     if body.recipe is not None:
-        overrides = begins_with(body.recipe, folder_of)
+        overrides = [*setting_overrides(body.settings), *begins_with(body.recipe, folder_of)]
         refuse_large(body.recipe, overrides, files)
         return overrides
     if not files:

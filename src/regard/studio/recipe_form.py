@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -9,8 +12,9 @@ from fastapi import HTTPException
 from pydantic import Field
 
 from regard.config import Config, help_texts, parse_yaml
+from regard.errors import ConfigError
 from regard.language import shown, shown_comments
-from regard.recipes.recipe import recipe_of
+from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.recipes.shipped import shipped, shipped_recipes, shipped_text
 from regard.studio.requests import Body
 
@@ -20,6 +24,7 @@ FORM_FIELDS = [
     "training.batch_tokens",
     "training.learning_rate",
     "training.patience",
+    "training.watch",
     "training.seed",
     "training.precision",
     "model.preset",
@@ -35,9 +40,32 @@ class RecipeBody(Body):
     recipe: str = Field(max_length=100_000)
 
 
-def list_recipes() -> dict[str, str]:
-    """The recipes that ship."""
-    return {name: shown(summary) for name, summary in shipped_recipes().items()}
+def list_recipes() -> dict[str, dict[str, Any]]:
+    """The recipes that ship: what each is for, its task and model, and whether it needs files."""
+    return {
+        name: {"about": shown(summary), **_facts_of(name)}
+        for name, summary in shipped_recipes().items()
+    }
+
+
+@cache
+def _facts_of(name: str) -> dict[str, Any]:
+    recipe = parse_yaml(shipped_text(name), where=name)
+    train = recipe["data"]["train"]
+    corpora = train if isinstance(train, list) else [train]
+    return {
+        "task": recipe["task"],
+        "model": recipe.get("model", {}).get("kind"),
+        "needs_files": not all("corpus" in corpus for corpus in corpora),
+    }
+
+
+def setting_overrides(settings: Mapping[str, str | int | float | None]) -> list[str]:
+    """The settings of the form as overrides of the recipe."""
+    if unknown := settings.keys() - set(FORM_FIELDS):
+        hint = f"allowed: {', '.join(FORM_FIELDS)}"
+        raise ConfigError(f"{min(unknown)!r} is not in the form", where="settings", hint=hint)
+    return [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in settings.items()]
 
 
 def show_recipe(name: str) -> dict[str, str]:
@@ -57,7 +85,20 @@ def show_form(body: RecipeBody) -> list[dict[str, Any]]:
         texts = help_texts(type(config))
         for path in paths:
             name = path.partition(".")[2]
-            if name in schemas:
+            if name in schemas and _applies(complete, path):
                 schema = {**schemas[name], "description": shown(" ".join(texts[name].split()))}
                 fields.append({"path": path, "value": getattr(config, name), "schema": schema})
     return fields
+
+
+def _applies(recipe: AnyRecipe, path: str) -> bool:
+    """Whether a setting changes anything in a training of this recipe."""
+    training = recipe.training
+    match path:
+        case "training.steps":
+            return training.steps is not None
+        case "training.epochs":
+            return training.epochs is not None
+        case "tokenizer.vocabulary":
+            return recipe.tokenizer.kind != "character" and recipe.tokenizer.file is None
+    return True

@@ -43,11 +43,14 @@ class Runs:
         settings: Settings,
         loaded: Mapping[str, Loaded] | None = None,
         folders: Callable[[], Mapping[str, Path]] = dict,
+        examples: Mapping[str, Path] | None = None,
         device: str = "auto",
         accept_recipe: bool = False,
     ) -> None:
         self.settings = settings
         self.folders = folders
+        self.examples = examples or {}
+        """Runs of the package, into whose folders nothing is written."""
         self.options: dict[str, Any] = {"device": device, "accept_recipe": accept_recipe}
         """The options that a run is loaded with."""
         self.added: dict[str, Path] = {}
@@ -60,11 +63,21 @@ class Runs:
         self._stamps: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def all_folders(self) -> dict[str, Path]:
+    def own_folders(self) -> dict[str, Path]:
+        """The user's runs: all but the examples of the package."""
         started = {
             name: path for name, path in self.added.items() if (path / "recipe.yaml").exists()
         }
         return {**self.folders(), **started}
+
+    def all_folders(self) -> dict[str, Path]:
+        """The user's runs, then the examples that have no name of theirs."""
+        own = self.own_folders()
+        return {**own, **{name: self.examples[name] for name in self.examples if name not in own}}
+
+    def is_example(self, name: str) -> bool:
+        """Whether it is a run of the package, which is only read."""
+        return name in self.examples and name not in self.own_folders()
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys([*self._given, *self.all_folders()]))
@@ -119,7 +132,12 @@ class Runs:
         """A run in a list of runs; one that is damaged has its error, and does not hide others."""
         try:
             run = self.opened(name)
-            facts = {"name": name, "task": run.recipe.task, "model": run.recipe.model.kind}
+            facts: dict[str, Any] = {
+                "name": name,
+                "task": run.recipe.task,
+                "model": run.recipe.model.kind,
+                "example": self.is_example(name),
+            }
             languages = [run.recipe.data.language(side) for side in ("source", "target")]
             if all(languages):
                 facts["languages"] = " → ".join(map(str, languages))

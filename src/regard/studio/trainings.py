@@ -29,12 +29,21 @@ from regard.config import parse_yaml
 from regard.errors import ConfigError, Problem, RegardError
 from regard.language import shown
 from regard.recipes.recipe import recipe_of
+from regard.runs.watched import read_watched
 from regard.studio.answers import error_json
 from regard.studio.folder_names import SENT_FOLDER
-from regard.studio.recipe_form import FORM_FIELDS, RecipeBody, list_recipes, show_form, show_recipe
+from regard.studio.recipe_form import (
+    FORM_FIELDS,
+    RecipeBody,
+    list_recipes,
+    setting_overrides,
+    show_form,
+    show_recipe,
+)
 from regard.studio.runs import Runs
 from regard.studio.sent import begins_with, refuse_large
 from regard.studio.sent_files import SentFile, short_enough
+from regard.training.display import SHOWN_PACES, duration_range
 
 RUN_NAME = r"[^\W_][\w.-]{0,63}"
 """A name of a new run: letters of any language, digits, and after the first also . _ -"""
@@ -118,14 +127,8 @@ class Trainings:
 
     def _start(self, body: TrainBody) -> dict[str, Any]:
         self._refuse_name(body.name)
-        if unknown := body.settings.keys() - set(FORM_FIELDS):
-            hint = f"allowed: {', '.join(FORM_FIELDS)}"
-            raise ConfigError(f"{min(unknown)!r} is not in the form", where="settings", hint=hint)
         within = (self.root / SENT_FOLDER).resolve() / body.name
-        overrides = [
-            f"{path}={json.dumps(value, ensure_ascii=False)}"
-            for path, value in body.settings.items()
-        ]
+        overrides = setting_overrides(body.settings)
         overrides += begins_with(body.recipe, self.runs.folder_of)
         overrides.append(f"within={json.dumps(str(within), ensure_ascii=False)}")
         refuse_large(body.recipe, overrides, {file.name: file.text for file in body.files})
@@ -143,7 +146,8 @@ class Trainings:
 
     def _refuse_name(self, name: str) -> None:
         """Refuse the name of a run that is there already."""
-        if (self.root / name).exists() or name in self.runs or self.alive(name):
+        taken = name in self.runs and not self.runs.is_example(name)
+        if (self.root / name).exists() or taken or self.alive(name):
             raise ConfigError(
                 f"there is a run {name!r} already", where="name", hint="give another name"
             )
@@ -151,7 +155,9 @@ class Trainings:
     def resume_training(self, name: str) -> dict[str, Any]:
         """Continue a training from its last checkpoint."""
         with self._lock:
-            run = self.runs.opened(self.runs.known(name)).folder
+            if self.runs.is_example(self.runs.known(name)):
+                raise HTTPException(409, "an example of the package is not trained further")
+            run = self.runs.opened(name).folder
             if self.state(name) == "training":
                 raise HTTPException(409, "this run is being trained")
             self._refuse_more()
@@ -267,9 +273,11 @@ class Trainings:
 
     def show_training(self, name: str) -> dict[str, Any]:
         """How far the training of a run is."""
-        return self.progress(
-            name if name in self.processes or self.alive(name) else self.runs.known(name)
-        )
+        known = name if name in self.processes or self.alive(name) else self.runs.known(name)
+        progress = self.progress(known)
+        if name in self.runs:
+            progress["watched"] = read_watched(self.runs.opened(name).folder)
+        return progress
 
     def state(self, name: str) -> Literal["training", "failed", "stopped", "finished"]:
         if self.alive(name):
@@ -309,6 +317,7 @@ class Trainings:
             **facts,
             "step": step,
             "steps": training.steps,
+            "left": _time_left(by_kind["train"], steps) if facts["state"] == "training" else None,
             "date": (run.folder / "recipe.yaml").stat().st_mtime,
             "curves": {kind: _thinned(lines, points) for kind, lines in by_kind.items()},
             "samples": next(
@@ -328,6 +337,15 @@ def _printed_line_shown(line: str) -> str:
     """A problem that the command has printed, in the language of the page."""
     parts = re.fullmatch(r"(\S.*?): (.+?)(?: \((.+)\))?", line)
     return str(Problem(parts[1], shown(parts[2]), shown(parts[3] or ""))) if parts else shown(line)
+
+
+def _time_left(lines: Sequence[dict[str, Any]], steps: int | None) -> str | None:
+    """The time that is left, as the terminal estimates it; None where the end is not known."""
+    if not lines or steps is None:
+        return None
+    paces = [line["seconds_per_step"] for line in lines[-SHOWN_PACES:]]
+    left = steps - lines[-1]["step"]
+    return shown(f"about {duration_range(left * min(paces), left * max(paces))} left")
 
 
 def _thinned(events: Sequence[dict[str, Any]], points: int) -> dict[str, list[float | None]]:
