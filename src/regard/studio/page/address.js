@@ -9,7 +9,7 @@ const written = (view, params) => {
 };
 export function current() {
   const [, view = "", query = ""] = location.hash.match(/^#\/([a-z]*)\??(.*)$/) || [];
-  return { view: view || "runs", params: Object.fromEntries(new URLSearchParams(query)) };
+  return { view: view || "start", params: Object.fromEntries(new URLSearchParams(query)) };
 }
 // The address of a view, with the runs, the sentence and the language of the present one unless `params` has others.
 export function address(view, params = {}) {

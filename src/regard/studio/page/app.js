@@ -7,8 +7,9 @@ import { h, keepFocus, labelled, problem, redraw } from "./dom.js";
 import { icon } from "./icons.js";
 import { noRuns, noSuchRun } from "./parts.js";
 import { language, t } from "./text.js";
+import { continueTour } from "./tour.js";
 
-const VIEWS = ["runs", "try", "look", "steps", "beam", "errors", "compare"];
+const VIEWS = ["start", "runs", "try", "look", "steps", "beam", "errors", "compare"];
 const NARROW = matchMedia("(max-width: 60rem)");
 const [header, rail, root] = ["header", "nav", "#view"].map(name => document.querySelector(name));
 let renders = 0;
@@ -69,7 +70,7 @@ function askForToken() {
 
 async function render() {
   const { view, params } = current(), number = ++renders, restore = keepFocus(root);
-  if (!VIEWS.includes(view)) return go("runs");
+  if (!VIEWS.includes(view)) return go("start");
   document.documentElement.lang = language();
   document.title = `${t(`view_${view}`)} · regard`;
   hideTip();
@@ -100,6 +101,7 @@ async function render() {
     if (number === renders) {
       restore();
       root.setAttribute("aria-busy", "false");
+      continueTour();
     }
   }
 }

@@ -17,12 +17,12 @@ export async function chosenRun(view, params) {
   const runs = (await get("/runs")).filter(run => !run.error && run.parameters !== null);
   const [first] = (params.runs || "").split(",");
   const wanted = params.run || (runs.some(run => run.name === first) ? first : "");
-  const run = wanted ? runs.find(one => one.name === wanted) : runs[0];
+  const run = wanted ? runs.find(one => one.name === wanted) : view === "start" && runs.find(one => one.task === "translation") || runs[0];
   let facts = null, failure = null;
   if (run) {
     try { facts = await get(runPath(run.name)); } catch (error) { failure = error; }
     const now = current(); // the reader may have gone on
-    if (!now.params.run && now.view === view && view !== "runs") keep({ run: run.name });
+    if (!now.params.run && now.view === view && !["start", "runs"].includes(view)) keep({ run: run.name });
   }
   return { runs, run, facts, failure, fields: await inputFields(facts, params) };
 }
@@ -37,7 +37,7 @@ export function drawBar(header, chosen, view, { action, submit, setTheme }) {
   const { runs, run, fields } = chosen, { params } = current();
   const others = run ? comparedRuns(chosen, params) : [];
   redraw(header,
-    h("a", { class: "brand", href: address("runs", { all: 1 }), "aria-label": "regard" }, "re", h("i", {}, "gard")),
+    h("a", { class: "brand", href: address("start"), "aria-label": "regard" }, "re", h("i", {}, "gard")),
     h("div", { class: "chosen" },
       labelled(t("run"), runChooser(chosen, view)),
       others.map(one => chip(one, others, view)), adder(chosen, others, view)),

@@ -3,6 +3,7 @@
 import { svg } from "./dom.js";
 
 const PATHS = {
+  start: "M4 11l8-7 8 7v9h-5v-6H9v6H4z",
   runs: "M4 6h16M4 12h16M4 18h10",
   try: "M4 5h16v11H11l-4 4v-4H4z",
   look: "M2 12s4-7 10-7 10 7 10 7-4 7-10 7-10-7-10-7zM12 9a3 3 0 1 0 0 6 3 3 0 0 0 0-6",

@@ -2,6 +2,7 @@
 
 import { address, keep } from "../address.js";
 import { runPath } from "../api.js";
+import { marked } from "../diff.js";
 import { empty, h, labelled, problem, select } from "../dom.js";
 import { figures, untilLeft } from "../parts.js";
 import { job, reportOf, table } from "../reports.js";
@@ -42,16 +43,23 @@ export async function render({ stage, controls, run, facts, params }) {
 
   function diagnosed({ report, sentences }) {
     const rows = sentences.map(one => ({ ...one, kind: one.error ? one.verdict : "right" }));
-    const columns = [{ name: t("source") }, { name: t("reference") }, { name: t("output") }, { name: "chrF", numeric: true }, { name: t("verdict") }, { name: "" }];
+    const columns = [{ name: t("source") }, { name: t("output") }, { name: t("reference") }, { name: "chrF", numeric: true }, { name: t("verdict") }, { name: "" }];
     const links = one => h("span", { class: "links" },
       h("a", { href: address("look", { run: run.name, text: one.source, target: one.output }) }, t("view_look")),
       h("a", { href: address("beam", { run: run.name, text: one.source, reference: one.reference, beam: beam.value }) }, t("view_beam")));
-    const cells = one => [{ text: one.source }, { text: one.reference }, { text: one.output }, { text: one.chrf.toFixed(1), value: one.chrf },
-      { text: t(`verdict_${one.kind}`), tone: one.kind === "right" ? "good nowrap" : "bad nowrap" }, { text: "", element: links(one) }];
+    const cells = one => {
+      const { output, reference } = marked(one.output, one.reference);
+      return [{ text: one.source }, { text: one.output, element: output }, { text: one.reference, element: reference }, { text: one.chrf.toFixed(1), value: one.chrf },
+        { text: t(`verdict_${one.kind}`), tone: one.kind === "right" ? "good nowrap" : "bad nowrap" }, { text: "", element: links(one) }];
+    };
     const kinds = [["errors", t("verdict_errors")], ...["search", "model", "rule", "right"].map(kind => [kind, t(`verdict_${kind}`)]), ["all", t("all")]];
     const fits = (one, kind) => kind === "all" || (kind === "errors" ? one.kind !== "right" : one.kind === kind);
-    return [...reportOf(withoutExamples(report)), h("h2", {}, t("every_sentence")),
-      list(rows.sort((one, other) => one.chrf - other.chrf), columns, cells, kinds, fits, one => `${one.source}\n${one.reference}\n${one.output}`)];
+    const count = kind => figures(rows.filter(one => one.kind === kind).length), wrong = rows.filter(one => one.kind !== "right").length;
+    return [h("p", { class: "claim" }, t("errors_claim", { wrong: figures(wrong), count: figures(rows.length) })),
+      h("p", { class: "muted" }, t("errors_kinds", { model: count("model"), search: count("search") })),
+      h("section", { class: "every" }, h("h2", {}, t("every_sentence")), h("p", { class: "muted" }, h("del", {}, t("diff_wrong")), " ", h("ins", {}, t("diff_missing"))),
+        list(rows.sort((one, other) => one.chrf - other.chrf), columns, cells, kinds, fits, one => `${one.source}\n${one.reference}\n${one.output}`)),
+      ...reportOf(withoutExamples(report))];
   }
   // The worst of each kind stand in the list of all.
   const withoutExamples = report => ({ ...report, sections: report.sections.filter(section => !section.parts.every(part => part.kind === "table" && part.title)) });
@@ -60,14 +68,16 @@ export async function render({ stage, controls, run, facts, params }) {
 
   function evaluated({ result, predictions }) {
     const numbers = Object.entries(result).filter(([, value]) => typeof value === "number" || typeof value === "string");
-    const shown = [h("h2", {}, t("all_metrics")), table([{ name: t("metric") }, { name: t("value"), numeric: true }],
+    const shown = [], metrics = [h("h2", {}, t("all_metrics")), table([{ name: t("metric") }, { name: t("value"), numeric: true }],
       numbers.map(([name, value]) => [{ text: name }, { text: typeof value === "number" ? String(Number(value.toPrecision(4))) : value }]), { title: t("all_metrics") })];
-    if (!predictions?.length) return [...shown, empty(t("no_predictions"), t("no_predictions_hint"))];
+    if (!predictions?.length) return [...metrics, empty(t("no_predictions"), t("no_predictions_hint"))];
     for (const one of predictions) if (one.nats !== undefined) one.perplexity = Math.exp(one.nats / (one.input.split(/\s+/).length + 1)); // a word, its end counted as one
-    const holder = h("div"), put = chosen => holder.replaceChildren(listed(predictions, chosen));
+    const holder = h("div", { class: "every" }), put = chosen => holder.replaceChildren(listed(predictions, chosen));
+    const known = predictions.filter(one => "right" in one), wrong = known.filter(one => !one.right).length;
+    if (known.length) shown.push(h("p", { class: "claim" }, t("errors_claim", { wrong: figures(wrong), count: figures(known.length) })));
     if (result.confusion) shown.push(h("h2", {}, t("confusion")), h("p", { class: "muted" }, t("confusion_hint")), matrix(result.confusion, chosen => { keep(chosen); put(chosen); }));
     put({ label: params.label, predicted: params.predicted });
-    return [...shown, holder];
+    return [...shown, holder, ...metrics];
   }
   function matrix(confusion, pick) {
     const labels = Object.keys(confusion), most = Math.max(1, ...labels.flatMap(label => Object.values(confusion[label])));

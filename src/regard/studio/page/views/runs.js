@@ -1,15 +1,18 @@
-// Every run; one run with its curves, live while it is trained; and the form that starts a training.
-/* global drawFigure, number */
+// Every run, and one run with its curves beside those of others, live while it is trained.
 
-import { address, go } from "../address.js";
+import { address, keep } from "../address.js";
 import { get, post, runPath } from "../api.js";
-import { choice, h, labelled, problem, redraw, select, svg } from "../dom.js";
+import { learningCurves } from "../curves.js";
+import { choice, h, problem, redraw, svg } from "../dom.js";
 import { icon } from "../icons.js";
-import { figures, noRuns, poll, untilLeft } from "../parts.js";
-import { job, table } from "../reports.js";
+import { figures, noRuns, poll } from "../parts.js";
+import { table } from "../reports.js";
 import { language, t } from "../text.js";
+import { renderForm } from "../train.js";
+import { watchedPanel } from "../watched.js";
 
 const VIEWS = ["try", "look", "steps", "beam", "errors", "compare"];
+const LOSS = "loss";
 
 export const NEEDS_NO_RUN = true;
 
@@ -18,12 +21,15 @@ export async function render(frame) {
   if (params.new) return renderForm(frame);
   controls.append(h("a", { class: "button primary", href: address("runs", { new: 1 }) }, icon("new"), t("train_new")));
   if (params.run && !params.all) return renderRun(frame);
-  const table = h("div", { class: "wide" });
-  stage.append(table);
+  const place = h("div", { class: "wide" }), chosen = new Set(), acts = h("div", { class: "chosen-runs" });
+  stage.append(place);
+  controls.append(acts);
   let shown = "";
   async function draw() {
     const runs = await get("/trainings"), now = JSON.stringify(runs);
-    if (now !== shown) redraw(table, runs.length ? listed(runs) : noRuns());
+    const choose = () => redraw(acts, ...actsFor(runs.filter(run => chosen.has(run.name))));
+    if (now !== shown) redraw(place, runs.length ? listed(runs, chosen, choose) : noRuns());
+    if (now !== shown) choose();
     shown = now;
   }
   await draw();
@@ -36,24 +42,40 @@ const trainingPath = (name, verb = "") => `/trainings/${encodeURIComponent(name)
 const stateText = run => t(`state_${run.state}`);
 const stepText = run => run.steps ? t("step_of", { step: figures(run.step), steps: figures(run.steps) })
   : t("step_at", { step: figures(run.step) });
+const bestOf = run => Object.entries(run.metrics?.[0] || {}).find(([key]) => key !== "step");
 
-function listed(runs) {
-  const columns = [t("name"), t("task"), t("model"), t("parameters"), t("best_metric"), t("curve"), t("state"),
-    t("date")];
-  runs.sort((one, other) => (other.date || Infinity) - (one.date || Infinity));
+function listed(runs, chosen, choose) {
+  const columns = [t("name"), t("model"), t("best_metric"), t("curve"), t("state"), t("date")];
+  runs.sort((one, other) => (one.example ?? false) - (other.example ?? false) || (other.date || Infinity) - (one.date || Infinity));
   const heads = columns.map(text => h("th", { scope: "col" }, text));
-  return h("table", { class: "runs" }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, runs.map(row)));
+  return h("table", { class: "runs" }, h("thead", {}, h("tr", {}, h("td"), heads)),
+    h("tbody", {}, runs.map(run => row(run, chosen, choose))));
 }
-function row(run) {
-  const name = h("th", { scope: "row" }, h("a", { href: address("runs", { run: run.name }) }, run.name));
-  if (run.error) return h("tr", {}, name, h("td", { colspan: 7, class: "bad" }, run.error));
-  const [best] = run.metrics || [], metric = best && Object.entries(best).find(([key]) => key !== "step");
-  return h("tr", {}, name, h("td", {}, run.task ? t(`task_${run.task}`) : ""), h("td", {}, run.model || ""),
-    h("td", { class: "number" }, run.parameters ? figures(run.parameters) : ""),
-    h("td", {}, metric ? `${metric[0]} ${number(metric[1])}` : ""), h("td", {}, sparkline(run.curves)),
+function row(run, chosen, choose) {
+  const tick = h("input", { type: "checkbox", "aria-label": t("choose_this", { run: run.name }), checked: chosen.has(run.name), onchange: () => {
+    if (tick.checked) chosen.add(run.name); else chosen.delete(run.name);
+    choose();
+  } });
+  const name = h("th", { scope: "row" }, h("a", { href: address("runs", { run: run.name, runs: undefined }) }, run.name),
+    run.example && h("small", { class: "badge" }, t("example_badge")));
+  if (run.error) return h("tr", {}, h("td"), name, h("td", { colspan: 5, class: "bad" }, run.error));
+  const metric = bestOf(run);
+  return h("tr", {}, h("td", {}, tick), name,
+    h("td", {}, run.model ? t(`model_${run.model}`) : "", run.task && h("div", { class: "muted" }, [t(`task_${run.task}`), run.languages].filter(Boolean).join(" · ")),
+      run.parameters && h("div", { class: "muted nowrap" }, t("parameter_count", { count: figures(run.parameters) }))),
+    h("td", {}, metric ? [metric[0], h("b", { class: "best" }, String(Number(metric[1].toPrecision(3))))] : ""), h("td", {}, sparkline(run.curves)),
     h("td", { class: run.state === "training" ? "good" : run.state === "failed" ? "bad" : "" }, stateText(run),
       run.state === "training" && run.step > 0 && h("div", { class: "muted" }, stepText(run))),
     h("td", { class: "number" }, run.date ? new Date(run.date * 1000).toLocaleString(language(), { dateStyle: "short", timeStyle: "short" }) : ""));
+}
+// What can be done with several runs that are chosen.
+function actsFor(runs) {
+  if (!runs.length) return [h("p", { class: "muted" }, t("choose_several"))];
+  const [first, ...rest] = runs.map(run => run.name), names = rest.join(",") || undefined;
+  const link = (view, text, name) => h("a", { class: "button", href: address(view, { run: first, runs: names, text: undefined, all: undefined }) }, icon(name), text);
+  const same = runs.every(run => run.task === runs[0].task);
+  if (!same) return [h("p", { class: "muted" }, t("other_tasks"))];
+  return [link("runs", t("curves_of", { count: runs.length }), "beam"), runs.length > 1 && link("compare", t("compare_of", { count: runs.length }), "compare")].filter(Boolean);
 }
 // The loss as a small line; the validation's as a second one.
 function sparkline(curves) {
@@ -65,20 +87,22 @@ function sparkline(curves) {
   const across = step => ((step - first) / (last - first || 1) * width).toFixed(1);
   const down = loss => (2 + (high - loss) / (high - low || 1) * (height - 4)).toFixed(1);
   const path = one => "M" + one.loss.map((loss, n) => `${across(one.step[n])} ${down(loss)}`).join("L");
-  const label = t("curve_of", { steps: figures(last), first: number(values[0]), last: number(all[0].loss.at(-1)) });
+  const label = t("curve_of", { steps: figures(last), first: values[0].toFixed(2), last: all[0].loss.at(-1).toFixed(2) });
   const look = { class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label };
   return svg("svg", look, all.map(one => svg("path", { d: path(one), style: { stroke: one.colour } })));
 }
 
 // --------------------------------------------------------------------------------------------------------- one run
 
-async function renderRun({ stage, controls, heading, hint, params: { run: name } }) {
-  const place = h("div", { class: "results" }), about = h("div", { class: "stack" }), said = h("div");
+async function renderRun({ stage, controls, heading, hint, params }) {
+  const name = params.run, others = (params.runs || "").split(",").filter(one => one && one !== name);
+  const about = h("div", { class: "stack" }), said = h("div"), figure = h("div"), place = h("div", { class: "results" });
+  const panel = watchedPanel(step => drawing?.mark(step));
+  let live = true, drawing = null, metric = params.metric || LOSS, drawn = "";
   heading.textContent = name;
   hint.replaceChildren(h("a", { href: address("runs", { all: 1 }) }, `← ${t("back")}`));
   controls.prepend(about);
-  stage.append(place);
-  let live = true;
+  stage.append(said, figure, panel.element, place);
   const act = verb => async () => {
     try {
       await post(trainingPath(name, verb), {});
@@ -89,44 +113,62 @@ async function renderRun({ stage, controls, heading, hint, params: { run: name }
   };
   async function draw() {
     if (!live) return;
-    const run = await get(trainingPath(name)), there = run.steps !== undefined;
-    const facts = there ? await get(runPath(name)).catch(error => ({ error: error.message })) : {}, { parameters } = facts;
+    const [run, ...compared] = await Promise.all([get(trainingPath(name)), ...others.map(one => get(trainingPath(one)).catch(() => null))]);
+    const there = run.steps !== undefined, facts = there ? await get(runPath(name)).catch(error => ({ error: error.message })) : {};
     live = run.state === "training";
-    const speed = live && run.curves?.train?.tokens_per_second?.at(-1);
-    const size = parameters && t("parameter_count", { count: figures(parameters) });
-    const button = (verb, text) => h("button", { type: "button", onclick: act(verb) }, text);
-    const link = view => h("a", { class: "button", href: address(view, { run: name }) }, t(`view_${view}`));
-    redraw(about, ...[
-      h("p", {}, [facts.task && t(`task_${facts.task}`), facts.model, facts.languages, size].filter(Boolean).join(" · ")),
-      h("p", {}, h("b", { class: { failed: "bad", stopped: "muted" }[run.state] || "good" }, stateText(run)),
-        run.step ? ` · ${stepText(run)}` : "",
-        speed ? ` · ${t("per_second", { count: figures(Math.round(speed)) })}` : ""),
-      h("div", { class: "buttons" }, run.ours && button("stop", t("stop")),
-        run.state === "stopped" && there && button("resume", t("resume"))),
-      parameters && h("div", { class: "buttons" }, VIEWS.map(link))].filter(Boolean));
+    redraw(about, ...aboutRun(run, facts, act, there));
+    const all = [run, ...compared.filter(Boolean)], now = JSON.stringify([all.map(one => one.curves), metric]);
+    if (now !== drawn) drawCurves(all);
+    drawn = now;
+    panel.update(run.watched || { text: "", entries: [] });
     redraw(place, ...[...[run.message, facts.error].filter(Boolean).map(text => h("p", { class: "problem", role: "alert" }, text)),
-      said, live && !run.step && h("p", { class: "muted" }, t("waiting_data")), curves(run), metrics(run), samples(run),
-      facts.recipe && h("details", {}, h("summary", {}, t("recipe")),
+      live && !run.step && h("p", { class: "muted" }, t("waiting_data")), !run.watched?.entries.length && run.step > 0 && h("p", { class: "muted" }, t("watch_how")),
+      samples(run), metrics(run), facts.recipe && h("details", {}, h("summary", {}, t("recipe")),
         h("pre", { tabindex: 0 }, JSON.stringify(facts.recipe, null, 1)))].filter(Boolean));
+  }
+  function drawCurves(all) {
+    const names = [LOSS, ...new Set(all.flatMap(one => Object.keys(one.curves?.validation || {})))].filter((one, n, list) => one !== "step" && list.indexOf(one) === n);
+    const series = all.flatMap((one, n) => seriesOf(one, n, metric, all.length > 1));
+    if (!series.length) return figure.replaceChildren();
+    drawing = learningCurves(series, t("curve_title", { metric }), step => panel.show(step));
+    drawing.mark(panel.step());
+    const buttons = choice(t("curve_metric"), names.map(one => [one, one]), metric, one => {
+      metric = one;
+      keep({ metric: one === LOSS ? "" : one });
+      drawCurves(all);
+    });
+    redraw(figure, drawing.element, names.length > 1 && h("div", { class: "buttons" }, buttons));
   }
   await draw();
   poll(2, draw);
 }
-function curves(run) {
-  const named = [[run.curves?.train, t("training_loss")], [run.curves?.validation, t("validation_loss")]];
-  const series = named.filter(([one]) => one?.loss?.length > 1) // one point is not a curve
-    .map(([one, name]) => ({ name, x: one.step, y: one.loss, low: null, high: null }));
-  if (!series.length) return null;
-  const figure = h("figure"), labels = { title: t("curve"), x_label: t("training_steps"), y_label: t("loss") };
-  drawFigure(figure, { kind: "curves", ...labels, series, x_ticks: null, from_zero: false });
-  return figure;
+function seriesOf(run, n, metric, several) {
+  const named = text => several ? `${run.name} · ${text}` : text;
+  const [train, validation] = [run.curves?.train, run.curves?.validation];
+  return [metric === LOSS && train?.loss?.length && { name: named(t("training_loss")), run: n, dashed: false, x: train.step, y: train.loss },
+    validation?.[metric]?.length && { name: named(metric === LOSS ? t("validation_loss") : metric), run: n, dashed: metric === LOSS, x: validation.step, y: validation[metric] }].filter(Boolean);
+}
+function aboutRun(run, facts, act, there) {
+  const live = run.state === "training", { parameters } = facts, speed = live && run.curves?.train?.tokens_per_second?.at(-1);
+  const size = parameters && t("parameter_count", { count: figures(parameters) });
+  const button = (verb, text) => h("button", { type: "button", onclick: act(verb) }, text);
+  const link = view => h("a", { class: "button", href: address(view, { run: run.name }) }, icon(view), t(`view_${view}`));
+  return [
+    h("p", {}, [facts.task && t(`task_${facts.task}`), facts.model, facts.languages, size].filter(Boolean).join(" · ")),
+    h("p", {}, h("b", { class: { failed: "bad", stopped: "muted" }[run.state] || "good" }, stateText(run)),
+      run.step ? ` · ${stepText(run)}` : ""),
+    live && run.steps && h("progress", { max: run.steps, value: run.step, "aria-label": t("progress") }),
+    live && h("p", { class: "muted" }, [run.left, speed && t("per_second", { count: figures(Math.round(speed)) })].filter(Boolean).join(" · ")),
+    h("div", { class: "buttons" }, run.ours && button("stop", t("stop")),
+      run.state === "stopped" && there && !facts.example && button("resume", t("resume"))),
+    parameters && h("div", { class: "buttons" }, VIEWS.map(link))].filter(Boolean);
 }
 function metrics(run) {
   const { step, ...others } = run.curves?.validation || {}, names = Object.keys(others);
   if (!step?.length) return null;
   const columns = [t("training_steps"), ...names].map(name => ({ name, numeric: true }));
   const rows = [...step.keys()].slice(-8).map(n =>
-    [{ text: figures(step[n]) }, ...names.map(name => ({ text: number(others[name][n] ?? 0) }))]);
+    [{ text: figures(step[n]) }, ...names.map(name => ({ text: String(Number((others[name][n] ?? 0).toPrecision(4))) }))]);
   return h("section", {}, h("h2", {}, t("validations")), table(columns, rows, { title: t("validations") }));
 }
 function samples(run) {
@@ -135,106 +177,4 @@ function samples(run) {
     columns.map(name => ({ text: one[name] ?? "" })));
   return h("section", {}, h("h2", {}, t("samples")),
     table(columns.map(name => ({ name: t(`sample_${name}`) })), rows, { title: t("samples") }));
-}
-
-// ------------------------------------------------------------------------------------------------------------ form
-
-// What was typed into the form: it outlives the view, the language and the colours.
-const draft = { recipe: "", name: "", shipped: "dates", files: [], values: {}, from: "recipe" };
-
-async function renderForm({ stage, controls, heading, hint, params }) {
-  const recipes = await get("/recipes"), from = draft.from = params.from || draft.from, said = h("div"), left = untilLeft();
-  if (params.recipe in recipes) Object.assign(draft, { shipped: params.recipe, recipe: "" });
-  const recipe = h("textarea", { class: "code", rows: 14, spellcheck: "false", value: draft.recipe,
-    oninput: () => { draft.recipe = recipe.value; }, onchange: () => drawFields() });
-  const fields = h("div", { class: "controls grid" }), start = h("button", { class: "primary" }, t("train"));
-  const name = h("input", { required: true, pattern: "[\\p{L}\\p{N}][\\p{L}\\p{N}_.\\-]{0,63}",
-    value: params.name || draft.name, oninput: () => { draft.name = name.value; } });
-  let own = {};
-  const fail = error => { if (error.name !== "AbortError") said.replaceChildren(problem(error)); };
-  // While a file is read or a recipe is looked at there is nothing to train yet.
-  async function preparing(work) {
-    start.disabled = true;
-    try { await work(); } catch (error) { fail(error); } finally { start.disabled = false; }
-  }
-  const setRecipe = text => { recipe.value = draft.recipe = text; draft.values = {}; };
-  const setName = text => { name.value = draft.name = text; };
-
-  async function drawFields() {
-    own = {};
-    said.replaceChildren();
-    try {
-      fields.replaceChildren(...(await post("/form", { recipe: recipe.value })).map(field => {
-        const control = controlOf(field);
-        if (field.path in draft.values) control.value = draft.values[field.path];
-        control.addEventListener("input", () => { draft.values[field.path] = control.value; });
-        own[field.path] = { field, control };
-        return labelled(field.path, control);
-      }));
-    } catch (error) { fields.replaceChildren(); fail(error); }
-  }
-  async function useShipped(chosen) {
-    draft.shipped = chosen;
-    setRecipe((await get(`/recipes/${encodeURIComponent(chosen)}`)).recipe);
-    if (!name.value || name.value in recipes) setName(chosen);
-    await drawFields();
-  }
-  async function useFiles(list) {
-    draft.files = await Promise.all([...list].map(async file => ({ name: file.name, text: await file.text() })));
-    if (from === "recipe") return; // which names them
-    const found = await job(said, "/check", { files: draft.files }, null, left);
-    if (!found) return;
-    const problems = found.result.problems.map(one => `${one.where}: ${one.what}${one.hint && ` (${one.hint})`}`);
-    if (problems.length) throw new Error(problems.join("\n"));
-    setRecipe(found.result.proposal);
-    if (!name.value) setName(list[0].name.replace(/\.[^.]*$/, "").replace(/[^\p{L}\p{N}_.-]/gu, "-"));
-    await drawFields();
-  }
-  async function submit(event) {
-    event.preventDefault();
-    const settings = {};
-    for (const [path, { field, control }] of Object.entries(own)) {
-      const value = valueOf(field, control);
-      if (value !== field.value) settings[path] = value;
-    }
-    try {
-      await post("/trainings", { name: name.value, recipe: recipe.value, settings, files: draft.files });
-      Object.assign(draft, { recipe: "", name: "", files: [], values: {} });
-      go("runs", { run: name.value });
-    } catch (error) { fail(error); }
-  }
-  const picker = h("input", { type: "file", multiple: true, onchange: () => preparing(() => useFiles(picker.files)) });
-  const ways = [["recipe", t("from_recipe")], ["data", t("from_data")]];
-  const listed = Object.entries(recipes).map(([key, about]) => [key, `${key}: ${about}`]);
-  const useOther = value => {
-    Object.assign(draft, { from: value, recipe: "", values: {} });
-    go("runs", { new: 1, from: value });
-  };
-  heading.textContent = t("train_new");
-  hint.replaceChildren(h("a", { href: address("runs", { all: 1 }) }, `← ${t("back")}`), h("br"), t("train_new_hint"));
-  controls.replaceChildren(h("div", { class: "field" }, h("span", {}, t("train_from")), choice(t("train_from"), ways, from, useOther)));
-  stage.append(h("form", { class: "stack", onsubmit: submit },
-    from === "recipe" && labelled(t("recipe"), select(listed, draft.shipped, value => preparing(() => useShipped(value)))),
-    labelled(from === "data" ? t("data_file") : t("recipe_files"), picker),
-    draft.files.length > 0 && h("p", { class: "muted" }, draft.files.map(file => file.name).join(", ")),
-    labelled(t("run_name"), name), h("h2", {}, t("settings")), fields, said,
-    h("details", { open: from === "data" }, h("summary", {}, t("recipe_text")), labelled(t("recipe_text"), recipe)), start));
-  if (draft.recipe) await drawFields();
-  else if (from === "recipe") await preparing(() => useShipped(draft.shipped));
-}
-// A field of the config, by its JSON schema.
-function controlOf({ value, schema }) {
-  const kinds = schema.anyOf || [schema], about = schema.description.replaceAll("`", "");
-  const tip = { "data-tip": about, "aria-description": about }, listed = kinds.find(kind => kind.enum)?.enum;
-  if (listed) return select(listed.map(one => [one, one]), value, () => {}, tip);
-  const numeric = kinds.find(kind => ["integer", "number"].includes(kind.type));
-  const only = kinds.every(kind => kind === numeric || kind.type === "null"); // not `auto` too
-  const limits = { min: numeric?.minimum ?? (numeric && 0), max: numeric?.maximum,
-    step: numeric?.type === "integer" ? 1 : "any" };
-  return h("input", { ...tip, ...(only ? { type: "number", ...limits } : {}), value: value ?? "" });
-}
-function valueOf({ schema }, control) {
-  if (control.value === "") return null;
-  const numeric = (schema.anyOf || [schema]).some(kind => ["integer", "number"].includes(kind.type));
-  return numeric && Number.isFinite(Number(control.value)) ? Number(control.value) : control.value;
 }
