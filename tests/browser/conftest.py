@@ -4,7 +4,7 @@ skipped."""
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ pytest.importorskip("fastapi")
 pytest.importorskip("PIL")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
+from regard.runs.packaged import packaged_runs  # noqa: E402
 from regard.studio.runs import Runs  # noqa: E402
 from regard.studio.server import create_app  # noqa: E402
 from regard.studio.settings import Settings  # noqa: E402
@@ -110,9 +111,11 @@ def chat(root: Path) -> Iterator[str]:
 
 
 @contextmanager
-def serving(root: Path, settings: Settings) -> Iterator[str]:
-    """The address of a studio of the runs in a folder."""
-    runs = Runs(settings, folders=lambda: run_folders(root), device="cpu")
+def serving(
+    root: Path, settings: Settings, examples: Mapping[str, Path] | None = None
+) -> Iterator[str]:
+    """The address of a studio of the runs in a folder, and of examples."""
+    runs = Runs(settings, folders=lambda: run_folders(root), examples=examples, device="cpu")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(
             uvicorn.Config(
@@ -139,6 +142,14 @@ def empty_studio(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="session")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One in an empty folder, with the examples of the package."""
+    root = tmp_path_factory.mktemp("empty") / "runs"
+    with serving(root, Settings(), packaged_runs()) as address:
+        yield address
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """For one file: while playwright runs, its event loop occupies the thread of the tests."""
@@ -148,6 +159,19 @@ def browser() -> Iterator[Any]:
         browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+def violations(page: Any) -> list[tuple[str, str]]:
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"]) for one in found]
+
+
+@pytest.fixture
+def accessibility() -> Callable[[Any], list[tuple[str, str]]]:
+    """What axe-core says of names and contrast on a page."""
+    return violations
 
 
 @pytest.fixture
@@ -181,13 +205,7 @@ def page(browser: Any, studio: str, request: pytest.FixtureRequest) -> Iterator[
         page.goto(f"/{address}")
         page.wait_for_selector("main[aria-busy=false]")
 
-    def violations() -> list[tuple[str, str]]:
-        from axe_playwright_python.sync_playwright import Axe
-
-        found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
-        return [(one["id"], one["nodes"][0]["html"]) for one in found]
-
-    page.open, page.faults, page.violations = open_view, faults, violations
+    page.open, page.faults, page.violations = open_view, faults, lambda: violations(page)
     yield page
     context.close()
     assert faults == []

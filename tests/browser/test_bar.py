@@ -131,6 +131,7 @@ def test_an_image_is_in_the_address_by_its_key(page: Any) -> None:
 def test_the_form_of_a_training_keeps_what_was_typed(page: Any) -> None:
     page.open("#/runs?new=1")
     page.get_by_label("Name of the run").fill("mine")
+    page.get_by_text("More settings").click()
     page.get_by_label("training.seed").fill("77")
     page.get_by_role("radio", name="Dark").click()
     page.wait_for_selector("main[aria-busy=false]")

@@ -13,7 +13,7 @@ from regard.tasks import TASKS
 
 pytestmark = pytest.mark.browser
 PAGE = Path(regard.studio.__file__).parent / "page"
-VIEWS = ["runs", "try", "look", "steps", "beam", "errors", "compare"]
+VIEWS = ["start", "runs", "try", "look", "steps", "beam", "errors", "compare"]
 
 
 def test_the_views_use_the_texts_of_the_catalogue() -> None:

@@ -201,7 +201,7 @@ def test_errors_of_texts_are_sorted_filtered_and_opened(page: Any) -> None:
     page.open("#/errors?run=tiny&split=validation&limit=6")
     page.get_by_role("button", name="Diagnose").click()
     page.wait_for_selector("text=Every sentence")
-    rows = page.locator("table").last.locator("tbody tr")
+    rows = page.locator(".every table tbody tr")
     total = rows.count()
     page.get_by_role("button", name="chrF").click()
     rising = [float(row.locator("td").nth(3).inner_text()) for row in rows.all()]
@@ -223,7 +223,7 @@ def test_errors_of_texts_are_sorted_filtered_and_opened(page: Any) -> None:
 def test_every_question_about_a_story_is_listed(page: Any) -> None:
     page.open("#/errors?run=stories&kind=all")
     page.get_by_role("button", name="Evaluate").click()
-    rows = page.locator("table").last.locator("tbody tr")
+    rows = page.locator(".every table tbody tr")
     expect(rows).to_have_count(12)
     story = rows.first.locator("td").first.inner_text()
     rows.first.get_by_role("link", name="Look").click()
@@ -239,10 +239,10 @@ def test_the_cells_of_a_confusion_matrix_in_korean_on_a_phone(page: Any) -> None
     assert sum(cells.values()) == 12
     cell, count = max(cells.items(), key=lambda item: item[1])
     cell.click()
-    assert page.locator("table").last.locator("tbody tr").count() == count
+    assert page.locator(".every table tbody tr").count() == count
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.violations() == []
-    page.locator("table").last.get_by_role("link", name="단계별 계산").first.click()
+    page.locator(".every table").get_by_role("link", name="단계별 계산").first.click()
     page.wait_for_selector(".worked")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.violations() == []
