@@ -89,5 +89,5 @@ function attention({ rows, columns, values, name }) {
     return drawing.element;
   }
   const map = { rows: asks, columns: read, values: Float32Array.from(values.flat()), widest: 76, peak: Math.max(...values.flat()), signed: false, title: name };
-  return heatMap(fitted(map, 560, 420), () => {}).element;
+  return heatMap(fitted(map, Math.min(560, innerWidth - 80), 420), () => {}).element;
 }
