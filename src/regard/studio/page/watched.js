@@ -51,7 +51,7 @@ export function watchedPanel(moved) {
 
 function seen(entry) {
   if (entry.problem) return [h("p", { class: "problem" }, entry.problem)];
-  const words = entry.tokens ? h("p", { class: "tokens" }, entry.tokens.map(token)) : h("p", { class: "written" }, entry.output);
+  const words = entry.tokens ? h("p", { class: "pieces" }, entry.tokens.map(token)) : h("p", { class: "written" }, entry.output);
   const parts = [entry.output !== undefined && h("p", { class: "written" }, entry.output), entry.tokens && words];
   if (entry.probabilities) parts.push(bars(Object.entries(entry.probabilities), t("probabilities")));
   if (entry.importance) parts.push(importance(entry.importance));
@@ -63,7 +63,7 @@ const shade = share => `${Math.round(35 * share)}%`;
 // A token, the stronger the likelier, with the likeliest at its place.
 function token({ token: text, probability, candidates }) {
   const others = candidates.map(([name, p]) => `${shownToken(name)} ${p.toFixed(2)}`).join("\n");
-  const one = h("span", { class: "token", "data-tip": others }, shownToken(text), h("small", {}, probability.toFixed(2)));
+  const one = h("span", { class: "piece", "data-tip": others }, shownToken(text), h("small", {}, probability.toFixed(2)));
   one.style.setProperty("--sure", shade(probability));
   return one;
 }
@@ -75,8 +75,8 @@ function bars(values, title) {
 // The words of a text, each as strong as the answer depends on it.
 export function importance(words, pick = null) {
   const most = Math.max(0.05, ...words.map(([, fall]) => Math.abs(fall)));
-  return h("p", { class: "tokens" }, words.map(([word, fall], n) => {
-    const one = h("span", { class: fall < 0 ? "token against" : "token", "data-tip": t("importance_of", { fall: fall.toFixed(2) }), "data-word": n,
+  return h("p", { class: "pieces" }, words.map(([word, fall], n) => {
+    const one = h("span", { class: fall < 0 ? "piece against" : "piece", "data-tip": t("importance_of", { fall: fall.toFixed(2) }), "data-word": n,
       onmouseenter: pick && (() => pick({ column: n })), onmouseleave: pick && (() => pick({})) }, word);
     one.style.setProperty("--sure", shade(Math.abs(fall) / most));
     return one;
