@@ -121,7 +121,7 @@ export async function renderForm({ stage, controls, heading, hint, params }) {
   const picker = h("input", { type: "file", multiple: true, onchange: () => preparing(() => useFiles(picker.files)) });
   const ways = [["recipe", t("from_recipe")], ["data", t("from_data")]];
   const useOther = value => {
-    Object.assign(draft, { from: value, recipe: "", values: {}, files: [], columns: null });
+    Object.assign(draft, { from: value, name: "", recipe: "", values: {}, files: [], columns: null });
     go("runs", { new: 1, from: value });
   };
   heading.textContent = t("train_new");

@@ -9,6 +9,7 @@ import { job, reportOf, table } from "../reports.js";
 import { t } from "../text.js";
 
 const MOST = 500; // rows that are drawn at once
+const FEW_LABELS = 3; // a table of so many fits beside the examples
 const COLUMNS = ["input", "context", "label", "expected", "output", "error", "f1", "perplexity", "masked", "correct"]; // of predictions, where they have them
 
 export async function render({ stage, controls, run, facts, params }) {
@@ -22,6 +23,8 @@ export async function render({ stage, controls, run, facts, params }) {
     h("button", { type: "button", class: "primary", onclick: () => begin() }, t("begin"))));
   controls.append(h("form", { class: "stack", onsubmit: event => { event.preventDefault(); begin(); } }, labelled(t("split"), split),
     writes && labelled(t("sentences"), limit), writes && labelled(t("search_beam"), beam), writes && h("label", { class: "tick" }, sweep, t("sweep")), start));
+  const aside = h("div"); // the table of what was taken for what, beside the examples that it chooses
+  controls.append(aside);
   stage.append(place);
 
   async function begin(id) {
@@ -75,9 +78,11 @@ export async function render({ stage, controls, run, facts, params }) {
     const holder = h("div", { class: "every" }), put = chosen => holder.replaceChildren(listed(predictions, chosen));
     const known = predictions.filter(one => "right" in one), wrong = known.filter(one => !one.right).length;
     if (known.length) shown.push(h("p", { class: "claim" }, t("errors_claim", { wrong: figures(wrong), count: figures(known.length) })));
-    if (result.confusion) shown.push(h("h2", {}, t("confusion")), h("p", { class: "muted" }, t("confusion_hint")), matrix(result.confusion, chosen => { keep(chosen); put(chosen); }));
     put({ label: params.label, predicted: params.predicted });
-    return [...shown, holder, ...metrics];
+    const confused = result.confusion ? [h("h2", {}, t("confusion")), h("p", { class: "muted" }, t("confusion_hint")), matrix(result.confusion, chosen => { keep(chosen); put(chosen); })] : [];
+    const beside = !matchMedia("(max-width: 60rem)").matches && Object.keys(result.confusion || {}).length <= FEW_LABELS;
+    aside.replaceChildren(...beside ? confused : []);
+    return [...shown, ...beside ? [] : confused, holder, ...metrics];
   }
   function matrix(confusion, pick) {
     const labels = Object.keys(confusion), most = Math.max(1, ...labels.flatMap(label => Object.values(confusion[label])));
@@ -93,7 +98,8 @@ export async function render({ stage, controls, run, facts, params }) {
   }
   function listed(predictions, { label, predicted }) {
     const cellChosen = label !== undefined && predicted !== undefined, known = predictions.some(one => "right" in one);
-    const rows = predictions.filter(one => !cellChosen || (String(one.label) === label && String(one.output) === predicted));
+    const sure = one => one.probabilities?.[one.output] ?? 0; // the surest mistakes come first
+    const rows = predictions.filter(one => !cellChosen || (String(one.label) === label && String(one.output) === predicted)).sort((one, other) => sure(other) - sure(one));
     const names = COLUMNS.filter(name => rows.some(one => one[name] !== undefined)), likely = rows.some(one => one.probabilities);
     const columns = [...names.map(name => ({ name: t(`column_${name}`), numeric: rows.every(one => typeof one[name] === "number") })),
       likely && { name: t("probability"), numeric: true }, { name: "" }].filter(Boolean);

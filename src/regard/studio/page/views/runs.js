@@ -12,7 +12,8 @@ import { renderForm } from "../train.js";
 import { watchedPanel } from "../watched.js";
 
 const VIEWS = ["try", "look", "steps", "beam", "errors", "compare"];
-const LOSS = "loss";
+const NEEDED = { steps: "attends", beam: "writes" }; // what a run must do for a view
+const LOSS = "loss", NO_METRICS = ["step", "restart"];
 
 export const NEEDS_NO_RUN = true;
 
@@ -127,7 +128,7 @@ async function renderRun({ stage, controls, heading, hint, params }) {
         h("pre", { tabindex: 0 }, JSON.stringify(facts.recipe, null, 1)))].filter(Boolean));
   }
   function drawCurves(all) {
-    const names = [LOSS, ...new Set(all.flatMap(one => Object.keys(one.curves?.validation || {})))].filter((one, n, list) => one !== "step" && list.indexOf(one) === n);
+    const names = [LOSS, ...new Set(all.flatMap(one => Object.keys(one.curves?.validation || {})))].filter((one, n, list) => !NO_METRICS.includes(one) && list.indexOf(one) === n);
     const series = all.flatMap((one, n) => seriesOf(one, n, metric, all.length > 1));
     if (!series.length) return figure.replaceChildren();
     drawing = learningCurves(series, t("curve_title", { metric }), step => panel.show(step));
@@ -161,10 +162,10 @@ function aboutRun(run, facts, act, there) {
     live && h("p", { class: "muted" }, [run.left, speed && t("per_second", { count: figures(Math.round(speed)) })].filter(Boolean).join(" · ")),
     h("div", { class: "buttons" }, run.ours && button("stop", t("stop")),
       run.state === "stopped" && there && !facts.example && button("resume", t("resume"))),
-    parameters && h("div", { class: "buttons" }, VIEWS.map(link))].filter(Boolean);
+    parameters && h("div", { class: "buttons" }, VIEWS.filter(view => view in NEEDED ? facts[NEEDED[view]] : true).map(link))].filter(Boolean);
 }
 function metrics(run) {
-  const { step, ...others } = run.curves?.validation || {}, names = Object.keys(others);
+  const { step, ...others } = run.curves?.validation || {}, names = Object.keys(others).filter(name => !NO_METRICS.includes(name));
   if (!step?.length) return null;
   const columns = [t("training_steps"), ...names].map(name => ({ name, numeric: true }));
   const rows = [...step.keys()].slice(-8).map(n =>
