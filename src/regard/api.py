@@ -417,7 +417,7 @@ def predict_file(  # noqa: PLR0913  (one keyword per option, as in the command)
     options = SearchOptions(beam, nbest, length_penalty, prefix, tuple(as_list(overrides)))
     run = run.under(with_search(run.recipe, options))
     as_json = as_json or out.suffix == ".jsonl"
-    about = output_settings(run, checkpoint, precision, as_json=as_json)
+    about = output_settings(run, checkpoint, device, precision, as_json=as_json)
     inputs = run.task.inputs.gathered(run.task.inputs.in_file(file, skip_bad=skip_bad))
     placed = place_model(run, checkpoint, device, precision, chosen)
     grown = GrowingFile(out, about, resume=resume, overwrite=overwrite)

@@ -1,4 +1,4 @@
-"""Facts about the processor, and how this process keeps its memory."""
+"""Facts about processor and GPU, and how this process keeps its memory."""
 
 from __future__ import annotations
 
@@ -7,16 +7,33 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import torch
+
 CPU_FACTS = Path("/proc/cpuinfo")
 # <malloc.h>
 M_TRIM_THRESHOLD = -1
 M_MMAP_MAX = -4
+
+MEMORY_PER_BUDGET = 32 * 2**30
+"""Bytes of GPU memory for each token budget of a prediction."""
+MOST_BUDGETS = 4
+"""Beyond so many, a GPU is busy and larger batches only have more padding."""
 
 
 @cache
 def made_by_intel() -> bool:
     """Whether this is an Intel processor, for which torch's MKL is already the fastest library."""
     return CPU_FACTS.is_file() and "GenuineIntel" in CPU_FACTS.read_text()
+
+
+@cache
+def token_budgets(device: torch.device) -> int:
+    """How many token budgets one batch of a prediction takes, which needs no gradients: more on a
+    GPU with more memory, whose kernels then have more to compute for each launch."""
+    if device.type != "cuda":
+        return 1
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return max(1, min(MOST_BUDGETS, memory // MEMORY_PER_BUDGET))
 
 
 def keep_memory() -> None:

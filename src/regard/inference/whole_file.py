@@ -4,7 +4,8 @@ file that can be continued after a crash."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -24,6 +25,8 @@ from regard.text.writing import GrowingFile
 
 INPUTS_PER_PIECE = 1_000
 """Inputs that one process is given at once, and that a crash may cost."""
+INPUTS_PER_GPU_PIECE = 8_000
+"""The same for a process with a GPU, which needs large batches of similar lengths."""
 INPUTS_IN_FIRST_PIECE = 100
 """Fewer, so that there is some output soon."""
 
@@ -106,14 +109,34 @@ def predict_whole_file(
     predictor = PiecePredictor(
         placed.run, placed.loaded, placed.device, skip_bad=skip_bad, as_json=as_json
     )
+    pieces = pieces_left(inputs, grown, inputs_per_piece(placed.device, placed.loaded.precision))
     with closing(grown):
-        for output in _outputs(predictor, pieces_left(inputs, grown), workers):
-            if isinstance(output, RegardError):
-                raise output
-            grown.append(output.content, output.done)
-            each(output)
+        with closing(_written(_outputs(predictor, pieces, workers), grown)) as outputs:
+            for output in outputs:
+                each(output)
         grown.complete()
     return grown.done.get("inputs", 0)
+
+
+def inputs_per_piece(device: str, precision: Precision) -> int:
+    return INPUTS_PER_GPU_PIECE if usable_gpus(device, precision) else INPUTS_PER_PIECE
+
+
+def _written(
+    outputs: Iterator[PieceOutput | RegardError], grown: GrowingFile
+) -> Generator[PieceOutput, None, None]:
+    """The outputs, each of which a thread writes to the disk while the next one is computed."""
+    with ThreadPoolExecutor(1, "regard-writer") as writer:
+        before: Future[None] | None = None
+        for output in outputs:
+            if before is not None:
+                before.result()
+            if isinstance(output, RegardError):
+                raise output
+            before = writer.submit(grown.append, output.content, output.done)
+            yield output
+        if before is not None:
+            before.result()
 
 
 def _outputs(
@@ -128,7 +151,7 @@ def _outputs(
 
 
 def output_settings(
-    run: Run, checkpoint: str, precision: Precision, *, as_json: bool
+    run: Run, checkpoint: str, device: str, precision: Precision, *, as_json: bool
 ) -> dict[str, Any]:
     """All that the outputs depend on besides the inputs: a file is continued only with the same."""
     return {
@@ -137,11 +160,11 @@ def output_settings(
         "evaluation": run.recipe.evaluation.model_dump(mode="json"),
         "--precision": precision,
         "--json": as_json,
-        "inputs at once": INPUTS_PER_PIECE,
+        "inputs at once": inputs_per_piece(device, precision),
     }
 
 
-def pieces_left(inputs: Iterable[Example], grown: GrowingFile) -> Iterator[Piece]:
+def pieces_left(inputs: Iterable[Example], grown: GrowingFile, size: int) -> Iterator[Piece]:
     """The inputs that are left to predict for.
 
     The file cannot be continued if the inputs whose outputs it has differ from what they were.
@@ -154,7 +177,7 @@ def pieces_left(inputs: Iterable[Example], grown: GrowingFile) -> Iterator[Piece
         raise DecodeError(
             what, where="--file", hint=f"put the file back, or --overwrite {grown.partial}"
         )
-    while piece := list(islice(inputs, min(INPUTS_PER_PIECE, count + INPUTS_IN_FIRST_PIECE))):
+    while piece := list(islice(inputs, min(size, count + INPUTS_IN_FIRST_PIECE))):
         count += len(piece)
         digest = _digest(piece, digest)
         yield piece, {"inputs": count, "digest": digest}

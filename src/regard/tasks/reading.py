@@ -13,6 +13,7 @@ from torch import nn
 from regard.data.batches import Padded, Spelling
 from regard.data.config import Recipe
 from regard.data.example import Example
+from regard.engine.machine import token_budgets
 from regard.errors import DecodeError, InputError, Problem, RegardError
 from regard.models.base import device_of
 from regard.search.stopping import stop_if_given_up
@@ -209,7 +210,9 @@ def padded(rows: Sequence[Sequence[Token]], pad: int) -> Padded:
 
 
 def read_tokens(model: nn.Module) -> int:
-    return CPU_READ_TOKENS if device_of(model).type == "cpu" else READ_TOKENS
+    """Padded tokens that a model with a head reads at once."""
+    device = device_of(model)
+    return CPU_READ_TOKENS if device.type == "cpu" else READ_TOKENS * token_budgets(device)
 
 
 def by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

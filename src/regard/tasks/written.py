@@ -13,6 +13,7 @@ import torch
 from regard.data.batches import Ragged
 from regard.data.example import Example
 from regard.data.images import Picture
+from regard.engine.machine import token_budgets
 from regard.errors import DecodeError, Problem
 from regard.search.config import SearchConfig
 from regard.search.decode import search
@@ -28,6 +29,7 @@ CPU_DECODE_TOKENS = 4_096
 """Padded source tokens times beam that are decoded at once. More of them do not fit into the caches
 of a CPU, and it writes up to a third fewer tokens per second."""
 GPU_DECODE_TOKENS = 16_384
+"""The same on a GPU, which takes more of them if it has the memory (`token_budgets`)."""
 Source = list[int] | Picture
 """What a text is written from: tokens up to `</s>`, the beginning of a text, or an image with its
 regions."""
@@ -180,7 +182,7 @@ def decode_tokens(config: SearchConfig, device: torch.device) -> int:
     rows = config.nbest if config.sample else config.beam
     if device.type == "cpu":
         return max(1, CPU_DECODE_TOKENS // max(2, rows))  # greedy search too: half the padding
-    return max(1, GPU_DECODE_TOKENS // rows)
+    return max(1, token_budgets(device) * GPU_DECODE_TOKENS // rows)
 
 
 # Wording
