@@ -39,7 +39,13 @@ from regard.training.display import Display
 from regard.training.gradients import Gradients, captures_steps
 from regard.training.interrupts import Interrupted, stop_requests
 from regard.training.log import Event, Write, metrics_writer
-from regard.training.optimiser import Plateau, build_optimiser, clip_gradients, schedule_factor
+from regard.training.optimiser import (
+    Plateau,
+    build_optimiser,
+    clip_gradients,
+    schedule_factor,
+    updates_directly,
+)
 from regard.training.precision import forward_context
 from regard.training.processes import (
     batches_at_once,
@@ -131,9 +137,12 @@ class Trainer:
             compile_objective(objective, dynamic=self.shapes.packed is None)
         if accelerator.distributed_type == DistributedType.FSDP:
             plan_parts(accelerator, objective, self.model)
-        self.objective, self.optimiser = accelerator.prepare(
-            objective, build_optimiser(self.model, config)
-        )
+        optimiser = build_optimiser(self.model, config)
+        if updates_directly(accelerator):
+            self.objective, self.optimiser = accelerator.prepare(objective), optimiser
+        else:
+            self.objective, self.optimiser = accelerator.prepare(objective, optimiser)
+        self.weights = [*self.objective.parameters()]
         self.gradients = Gradients(
             self.objective, self.optimiser, accelerator, forward, carries=self.carries
         )
@@ -243,7 +252,7 @@ class Trainer:
         norm = torch.zeros_like(sums_2[0])
         if tokens:
             clip = self.resolved.training.clip
-            norm = clip_gradients(self.objective, self.model, clip, self.accelerator)
+            norm = clip_gradients(self.weights, self.model, clip, self.accelerator)
             self.optimiser.step()
         # batches that fill one shape get new gradients; those of many shapes, or several per step,
         # are added up where they are

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import DistributedType
 from torch import Tensor, nn
 
 from regard.data.config import TrainingConfig
@@ -47,17 +49,28 @@ def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str,
     ]
 
 
+def updates_directly(accelerator: Accelerator) -> bool:
+    """Whether torch's own functions clip and update: one process, and no scaler of fp16.
+
+    Accelerate's calls of them look for other libraries on the disk at each step, which small models
+    wait for.
+    """
+    return accelerator.distributed_type == DistributedType.NO and accelerator.scaler is None
+
+
 def clip_gradients(
-    objective: nn.Module, model: nn.Module, limit: float | None, accelerator: Accelerator
+    weights: Sequence[nn.Parameter], model: nn.Module, limit: float | None, accelerator: Accelerator
 ) -> Tensor:
-    """Clip the norm of the gradients of an objective; a model may have its own way to do so.
+    """Clip the norm of the gradients of some weights; a model may have its own way to do so.
 
     The result is the norm before, over all processes.
     """
     limit = limit or math.inf
     own_clip = getattr(model, "clip_gradients", None)
     shared_limit = limit if own_clip is None else math.inf
-    norm: Tensor = accelerator.clip_grad_norm_(objective.parameters(), shared_limit)
+    direct = updates_directly(accelerator)
+    clip = torch.nn.utils.clip_grad_norm_ if direct else accelerator.clip_grad_norm_
+    norm: Tensor = clip(weights, shared_limit)
     if own_clip is not None:
         own_clip(limit)
     return whole(norm) if accelerator.is_fsdp2 else norm
