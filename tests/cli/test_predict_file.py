@@ -303,11 +303,13 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out": b"one\n2\n"}
 
 
-@pytest.mark.parametrize("starts", [False, True])
-def test_a_worker_that_dies_is_reported(starts: bool) -> None:
+@pytest.mark.parametrize(("starts", "option"), [(False, "--workers"), (True, "data.workers")])
+def test_a_worker_that_dies_is_reported(starts: bool, option: str) -> None:
     """Also where it dies before it has read a work that is larger than a pipe."""
-    with pytest.raises(RegardError, match="--workers: a worker process has died"):
-        list(in_order(Dying() if starts else Broken(), range(9), 2))
+    hint = f"the system may have ended it for its memory: fewer {option} need less"
+    with pytest.raises(RegardError) as caught:
+        list(in_order(Dying() if starts else Broken(), range(9), 2, option))
+    assert str(caught.value) == f"{option}: a worker process has died ({hint})"
 
 
 def test_workers_end_with_a_process_that_is_killed() -> None:

@@ -51,9 +51,11 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]:
-    """What `work` makes of each piece, by so many processes of this machine; by this one if a
-    single piece is all."""
+def in_order(
+    work: Work[P, R], pieces: Iterable[P], workers: int, option: str = "--workers"
+) -> Iterator[R]:
+    """What `work` makes of each piece, by so many processes of this machine, whose number the user
+    gives with `option`; by this one if a single piece is all."""
     pieces = iter(pieces)
     first = list(islice(pieces, 2))
     if workers == 1 or len(first) < 2:
@@ -80,10 +82,8 @@ def in_order(work: Work[P, R], pieces: Iterable[P], workers: int) -> Iterator[R]
                 while waiting:
                     yield waiting.popleft().result()
             except BrokenProcessPool:
-                hint = "the system may have ended it for its memory: fewer --workers need less"
-                raise RegardError(
-                    "a worker process has died", where="--workers", hint=hint
-                ) from None
+                hint = f"the system may have ended it for its memory: fewer {option} need less"
+                raise RegardError("a worker process has died", where=option, hint=hint) from None
             finally:
                 for process in set(multiprocessing.active_children()) - before:
                     process.terminate()  # nobody waits for what is left

@@ -567,7 +567,9 @@ def _encode_split(
     work = _Encoding(encoding, split == "train")
     with ExitStack() as stack:
         for encoded in (
-            map(work, chunks()) if workers <= 1 else in_order(work, chunks(), int(workers))
+            map(work, chunks())
+            if workers <= 1
+            else in_order(work, chunks(), int(workers), option="data.workers")
         ):
             start, rows = waiting.popleft()
             if encoded is None:
