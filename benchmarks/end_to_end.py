@@ -4,7 +4,7 @@
 
 DATA holds tatoeba_en_fr/, nsmc/, books_en/ and multi30k/. On a GPU: `translation`, `masked`, `classification`,
 `language` beside transformers' Trainer, and `predict`. On a CPU: `multi30k-transformer` and `multi30k-bahdanau`
-beside JoeyNMT 2.3.0 (`pip install joeynmt importlib_metadata`, `--rivals joeynmt`).
+beside JoeyNMT 2.3.0 (`pip install joeynmt importlib_metadata`, `--rivals joeynmt`); about 40 steps are enough there.
 
 Every row is a process, which this file starts inside a wrapper (`measured`). The wrapper notes when the
 optimiser steps, and for a window of steps what the GPU computes (CUPTI, through torch's profiler); it knows
