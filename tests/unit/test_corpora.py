@@ -377,6 +377,32 @@ def test_who_acts_first_is_the_label() -> None:
     assert between == {1, 2, 3, 4}
 
 
+def test_an_opinion_has_the_label_of_its_last_word_and_a_diary_goes_on_alike() -> None:
+    """A word has one label, and what follows in diaries never goes with words of both labels."""
+    opinions = [row for part in PARTS for row in generate("opinions-ko", 400, 1, part)]
+    label_of = {text.removesuffix(".").split()[-1]: label for text, label in opinions}
+    assert len(label_of) == 60
+    assert all(label_of[text.removesuffix(".").split()[-1]] == label for text, label in opinions)
+    followed: dict[str, set[str]] = {}
+    for (text,) in generate("diaries-ko", 500, 1, "train"):
+        first, then, _ = text.split(".")
+        followed.setdefault(then, set()).add(label_of[first.split()[-1]])
+    assert len(followed) == 12
+    assert all(len(labels) == 1 for labels in followed.values())
+
+
+def test_the_sentence_of_the_tired_animal_is_in_the_corpus_of_meanings() -> None:
+    wanted = "그 동물은 길을 건너지 않았다. 왜냐하면 그것은 너무 피곤하였기 때문이다."
+    marks = islice(meanings("meanings-ko", Random(1), part_of(wanted)), 8000)
+    [mark, *_] = [mark for mark in marks if mark.text == wanted]
+    words = mark.text.split(" ")
+    assert (words[mark.position], words[mark.decided_by], mark.meaning) == (
+        "그것은",
+        "동물은",
+        "동물",
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "task"),
     [

@@ -7,6 +7,7 @@ import json
 from typing import Any, cast
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from regard.api import Run, evaluate, explain, load, predict
@@ -14,11 +15,13 @@ from regard.config import Tree
 from regard.course.lab import LANGUAGE_MODELS, Findings, Lab, built_in
 from regard.course.seeds import Claim
 from regard.data.corpora import as_object, generate
+from regard.recipes.shipped import shipped_text
 from regard.tasks.regression import spearman
 from regard.views.labels import metric_title
 from regard.views.report import Bars, Curves, Series, Table
 
 WEIGHED_SENTENCE = "In the end the photography was never tedious, even if the music was dull."
+OPINION_COUNTS = (20, 40)
 CNN_MODEL: Tree = {"kind": "cnn", "preset": "tiny"}
 
 
@@ -38,6 +41,10 @@ CLAIMS = {
     "pairs": Claim(
         "Pairs gain.",
         lambda n: n["pair_tuned"] > n["pair_scratch"] + 0.03,
+    ),
+    "sentiment": Claim(
+        "Korean sentiment gains, where diaries tell which words are alike.",
+        lambda n: n["sentiment_tuned"] > n["sentiment_scratch"] + 0.1,
     ),
     "not_needed": Claim(
         "Attention ranks the words otherwise than leaving them out.",
@@ -60,7 +67,7 @@ def experiment(lab: Lab) -> Findings:
     then test word order."""
     bert = lab.pretrained(["bert"])["bert"]
     tasks, single = _tasks(lab, bert)
-    return tasks | _explained(lab, single) | _event_order(lab)
+    return tasks | _sentiment(lab) | _explained(lab, single) | _event_order(lab)
 
 
 def _tasks(lab: Lab, bert: Run) -> tuple[Findings, Run]:
@@ -113,6 +120,30 @@ def _tasks(lab: Lab, bert: Run) -> tuple[Findings, Run]:
         "files": Table(["task", "data.train", "a line of own.jsonl"], files),
     }
     return numbers | tables, runs["single text"]
+
+
+def _sentiment(lab: Lab) -> Findings:
+    """Korean sentiment from a few labels, before and after BERT has read diaries without labels: the
+    recipes diaries-bert-korean and opinions-korean."""
+    texts, labels = (
+        yaml.safe_load(shipped_text(name)) for name in ("diaries-bert-korean", "opinions-korean")
+    )
+    bert = lab.train("diaries", texts)
+    rows = []
+    numbers = Findings()
+    for size in OPINION_COUNTS:
+        own = {"corpus": "opinions-ko", "size": size, "seed": lab.seed}
+        scratch = labels | {"data": labels["data"] | {"train": own}}
+        tuned = {name: part for name, part in scratch.items() if name not in ("model", "tokenizer")}
+        tuned["training"] = scratch["training"] | {"init": str(bert.folder.resolve())}
+        scores = [
+            float(evaluate(lab.train(f"opinions-{name}", recipe), overwrite=True)["accuracy"])
+            for name, recipe in (("scratch", scratch), ("tuned", tuned))
+        ]
+        rows.append([size, *scores])
+    numbers["sentiment_scratch"], numbers["sentiment_tuned"] = rows[-1][1:]
+    columns = ["labels", "from scratch", "fine-tuned"]
+    return {"sentiment": Table(columns, rows, formats=["", ".3f"]), **numbers}
 
 
 def _question_files(lab: Lab, size: int) -> Tree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 from itertools import islice, product
@@ -270,7 +271,9 @@ def _pronoun_probes(lab: Lab, language: str, runs: dict[str, Run]) -> Findings:
     known, marks = (
         _marked(language, part, "pronoun", lab.few(n, 40)) for part, n in PRONOUN_COUNTS.items()
     )
-    both = sum({mark.decided_by for mark in marks})
+    nouns = defaultdict[int, set[int]](set)  # the places of both nouns, by that of the pronoun
+    for mark in (*known, *marks):
+        nouns[mark.position].add(mark.decided_by)
     followed = list[list[bool]]()
     for mark in marks:
         read = [
@@ -278,18 +281,19 @@ def _pronoun_probes(lab: Lab, language: str, runs: dict[str, Run]) -> Findings:
             for attention in explain(loaded, mark.text).attentions.values()
         ]
         own = mark.decided_by + 1  # after [CLS]
-        other = both - mark.decided_by + 1
+        other = sum(nouns[mark.position]) - mark.decided_by + 1
         followed.append(
             [row[own] > row[other] for heads in read for row in heads[:, mark.position + 1]]
         )
     shares = np.array(followed)
-    right = [str(mark.decided_by) for mark in marks]
-    said = _probe(
-        _at(bert, known, -1), [str(mark.decided_by) for mark in known], _at(bert, marks, -1)
+    right, labels = (
+        ["first" if mark.decided_by == min(nouns[mark.position]) else "second" for mark in part]
+        for part in (marks, known)
     )
+    said = _probe(_at(bert, known, -1), labels, _at(bert, marks, -1))
     best = int(shares[::2].mean(0).argmax())  # chosen on one half, measured on the other
     measured = {
-        "always the first noun": right.count(min(right)) / len(right),
+        "always the first noun": right.count("first") / len(right),
         "mean of all heads": float(shares.mean()),
         "best head": float(shares[1::2, best].mean()),
         "probe of the last layer": float(np.mean(np.array(said) == right)),

@@ -94,9 +94,9 @@ class Labelled(LabelledTable):
     """The column of the second."""
     label: str | int | None = None
     """The column of the label: a class as it is written there, or a number."""
-    corpus: Literal["reviews-en", "reviews-ko", "order"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """A corpus of the package: short reviews in English or Korean, positive or negative; or
-    sentences in which two people act, and who does so first."""
+    corpus: Literal["reviews-en", "reviews-ko", "opinions-ko", "order"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    """A corpus of the package: short reviews in English or Korean, positive or negative; opinions in
+    Korean, good or bad; or sentences in which two people act, and who does so first."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:

@@ -38,6 +38,7 @@ RawCorpus = Literal[
     "tales-en",
     "tales-ko",
     "errands",
+    "diaries-ko",
     "meanings-en",
     "meanings-ko",
     "reviews-en",
@@ -69,8 +70,8 @@ class RawText(Corpus):
     `deduplicate: false`, too)."""
     corpus: RawCorpus | None = None  # type: ignore[assignment]  # other corpora than those of pairs
     """A corpus of the package: short tales in English or Korean; two sentences of which the second
-    depends on the first; sentences with homonyms and pronouns; or the texts alone of the reviews,
-    names and portraits, without labels, tags and questions."""
+    depends on the first; diaries in Korean; sentences with homonyms and pronouns; or the texts alone
+    of the reviews, names and portraits, without labels, tags and questions."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
