@@ -533,6 +533,8 @@ def test_no_request_makes_the_server_fail(every_route: Any) -> None:
         path = case.path
         if not path.endswith("/resume"):  # which would train it
             path = path.replace("{name}", "tiny")  # with another name it would end there
+        if (case.method, path) == ("POST", "/course/{number}"):  # which would compute a chapter
+            path = "/course/999"
         for name, value in (case.path_parameters or {}).items():
             path = path.replace(f"{{{name}}}", quote(str(value), safe=""))
         body = (

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 STANDARD_INPUT = (None, "-")
 """The values of an INPUT that read standard input."""
+DRAWING_SUFFIXES = (".svg", ".html", ".htm")
+"""Files that the drawing of a model can be written to."""
 LARGE_JSON_BYTES = 50e6
 """Bytes of JSON from which `explain` says how to ask for less."""
 
@@ -72,7 +74,8 @@ def explain(  # noqa: PLR0913  (one parameter per option)
             help="alignment (attention over the source), encoder or decoder (self-attention), "
             "heads (of one token, --step), hops (over a story), mix (of layers), probabilities, "
             "masks or positions; occlusion (how much the label, tag or answer depends on each "
-            "word). Default: the first that the model has."
+            "word); diagram (the whole model with the text in it, for --out FILE.svg or .html). "
+            "Default: the first that the model has."
         ),
     ] = None,
     layer: Annotated[
@@ -131,6 +134,8 @@ def explain(  # noqa: PLR0913  (one parameter per option)
     opened = regard.Run.open(run, accept_recipe)
     inputs = [text, story, *opened.recipe_values]
     console.check_output(out, RESULT_SUFFIXES, inputs, overwrite=overwrite)
+    draws = view == "diagram"
+    view = None if draws else view
     explanation = regard.explain(
         opened,
         _text_and_story(opened.task, text, story, question),
@@ -144,6 +149,9 @@ def explain(  # noqa: PLR0913  (one parameter per option)
         device=device,
         accept_recipe=accept_recipe,
     )
+    if draws:
+        _draw_model(explanation, out)
+        return
     explanation = explanation.select(
         ViewOptions(cast("View | None", view), layer, head, rollout, words, step)
     )
@@ -154,6 +162,25 @@ def explain(  # noqa: PLR0913  (one parameter per option)
             f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)"
         )
     _show_explanation(explanation, out, numbers=numbers, as_json=as_json)
+
+
+def _draw_model(explanation: Explanation, out: Path | None) -> None:
+    """Write the model with its sentence as a picture, or as a page with a film."""
+    from regard.views.diagrams import diagram
+    from regard.views.diagrams.svg import svg_file
+    from regard.views.page import page
+    from regard.views.render import write_file
+    from regard.views.report import Report, Section
+
+    if out is None or out.suffix.lower() not in DRAWING_SUFFIXES:
+        hint = "--out FILE.svg or --out FILE.html"
+        raise DecodeError("a drawing needs a file", where="--view diagram", hint=hint)
+    drawing = diagram(explanation)
+    content = svg_file(drawing)
+    if out.suffix.lower() != ".svg":
+        content = page(Report(explanation.title, [Section("", [drawing])]))
+    write_file(out, [content.encode()])
+    console.say(f"drawn: {out}")
 
 
 def _show_explanation(

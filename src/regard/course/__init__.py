@@ -4,7 +4,7 @@ A chapter NAME is a text in English, `NN-NAME.en.md`, its translation, `NN-NAME.
 with its experiment, `experiment(lab: Lab) -> Findings`, over the public API, and its `CLAIMS`. The
 experiment runs with three seeds (seeds.py): numbers become means with their range, and each claim
 gets a verdict. What measures time is in `experiment_alone(lab)`, which runs after all seeds. The text
-is Markdown that Jinja2 fills with the numbers, and has six conventions:
+is Markdown that Jinja2 fills with the numbers, and has seven conventions:
 
     paragraphs and bullets before the first `##`    what the chapter is about, and what to look at
     ![caption](name)                                a line of its own: a figure or table of the experiment; one that
@@ -16,6 +16,9 @@ is Markdown that Jinja2 fills with the numbers, and has six conventions:
     {{ share|percent }}                             a number; `|fixed(1)` for decimals; with its range over the seeds
     {{ verdict.KEY }}                               "this holds with all 3 seeds"; for conditions:
                                                     `verdict.KEY.holds`, `.fails`, `.differs`
+
+    ```guess                                        a question that is asked before the figure that it names, until
+                                                    the reader has guessed: `figure`, `question`, `answer`
 
 `![caption](claims)` is the table of all claims. A last block ```words translates the labels of the
 figures and the claims, which the experiment writes in English.

@@ -28,6 +28,7 @@ from regard.course.seeds import Claim
 from regard.data.corpora import generate
 from regard.layers import scores
 from regard.recipes.shipped import shipped_text
+from regard.views.diagrams import diagram
 from regard.views.explanation import ViewOptions
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
@@ -129,6 +130,7 @@ def _greetings(lab: Lab) -> Findings:
     alpha_K = first.weights_K.double()
     shown = lab.examples(
         how_are_you=HeatMaps(looked.heat_maps()),
+        how_drawn=diagram(looked),
         je_suis=HeatMaps(student.heat_maps()),
         bahdanau_step=flat(first.report()),
         luong_step=flat(dotted.worked().report()),

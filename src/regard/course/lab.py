@@ -33,7 +33,7 @@ from regard.recipes.shipped import shipped_text
 from regard.tasks.reading import padded
 from regard.text.writing import write_file
 from regard.views.labels import percent
-from regard.views.report import Cell, Part, Prose, Report, Result, Section, Table
+from regard.views.report import Cell, Guess, Part, Prose, Report, Result, Section, Table
 
 FIGURE_PLACE = re.compile(r"^!\[(.*)\]\((\S+)\)$", re.MULTILINE)
 QUICK_SHARE = 0.1
@@ -80,6 +80,8 @@ found = gathered(CLAIMS, [experiment(own){alone} for own in lab.by_seed()])
 lesson = Lesson(chapter, "{lesson.language}", lab, *found)
 lesson.numbers
 """
+GUESS_BLOCK = re.compile(r"^```guess\n(.*?)^```\n*", re.MULTILINE | re.DOTALL)
+"""A question that the page asks before a figure, as YAML: the fields of a `Guess`, and the figure."""
 WORDS_BLOCK = re.compile(r"^```words\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -464,7 +466,8 @@ class Lesson(Result):
 
     def report(self) -> Report:
         """The text, filled with the numbers and figures; the terminal shows only the figures."""
-        head, *bodies = re.split(r"^## ", self.text.partition("\n")[2], flags=re.MULTILINE)
+        told = GUESS_BLOCK.sub("", self.text).partition("\n")[2]
+        head, *bodies = re.split(r"^## ", told, flags=re.MULTILINE)
         opening, *looks = re.split(r"^[-*] ", head, flags=re.MULTILINE)
         sections = [
             Section(heading.strip(), list(self._parts(body)), in_terminal=0)
@@ -483,7 +486,12 @@ class Lesson(Result):
 
     def _parts(self, body: str) -> Iterator[Part]:
         for piece in _text_parts(body):
-            yield from [piece] if isinstance(piece, Prose) else self._placed(*piece)
+            if isinstance(piece, Prose):
+                yield piece
+                continue
+            if piece[1] in self.guesses:
+                yield self.guesses[piece[1]]
+            yield from self._placed(*piece)
 
     def _placed(self, caption: str, name: str) -> Iterator[Part]:
         """The parts for the place of a name; the first of several has the caption."""
@@ -491,6 +499,12 @@ class Lesson(Result):
         first, *others = [parts] if isinstance(parts, Part) else parts
         yield with_title(first, caption) if caption else first
         yield from others
+
+    @cached_property
+    def guesses(self) -> dict[str, Guess]:
+        """The questions to guess at, by the figure that they stand before."""
+        blocks = [yaml.safe_load(block) for block in GUESS_BLOCK.findall(self.text)]
+        return {block.pop("figure"): Guess(**block) for block in blocks}
 
     def figure(self, name: str) -> Report:
         """A figure or table of the chapter with its caption: for notebooks."""
@@ -512,7 +526,8 @@ class Lesson(Result):
             lesson=self,
             alone=" | experiment_alone(own)" if hasattr(module, "experiment_alone") else "",
         )
-        head, *bodies = re.split(r"^(?=## )", self.text, flags=re.MULTILINE)
+        told = GUESS_BLOCK.sub("", self.text)
+        head, *bodies = re.split(r"^(?=## )", told, flags=re.MULTILINE)
         cells = [
             _notebook_cell(
                 "\n\n".join(

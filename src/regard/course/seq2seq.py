@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
+import yaml
 from torch import Tensor, nn
 
-from regard.api import Run, compare, evaluate, predict
+from regard.api import Run, compare, evaluate, explain, predict
 from regard.config import Tree
 from regard.course.lab import (
     BAHDANAU_MODEL,
@@ -34,10 +35,20 @@ from regard.course.lab import (
 )
 from regard.course.seeds import Claim
 from regard.data.corpora import SYMBOLS, generate
+from regard.recipes.shipped import shipped_text
 from regard.views.compare import training_length
+from regard.views.diagrams import diagram
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
 READER_MODEL: Tree = {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96}
+GREETING_MODEL: Tree = {
+    "kind": "rnn",
+    "cell": "gru",
+    "embedding": 32,
+    "hidden": 64,
+    "context": "every_step",
+    "dropout": 0.0,
+}
 RECURRENT_CELLS: dict[str, Callable[..., nn.RNNBase]] = {
     "rnn": nn.RNN,
     "gru": nn.GRU,
@@ -149,10 +160,18 @@ def experiment(lab: Lab) -> Findings:
         | _probed_vector(lab, runs["one vector"])
         | _distractors(lab)
         | _source_order(lab)
+        | _greeting(lab)
     )
     found |= _gradients(lab) | _gains() | _trained_gradients(lab)
     found |= _teacher(lab) | _word_by_word(lab)
     return found | (_caption_quality(lab) if lab.full else {})
+
+
+def _greeting(lab: Lab) -> Findings:
+    """Draw the model with one short sentence in it; chapter 2 draws the same with attention."""
+    recipe = yaml.safe_load(shipped_text("how-are-you")) | {"model": GREETING_MODEL}
+    looked = explain(lab.train("how-are-you-one-vector", recipe), "How are you?")
+    return lab.examples(drawn=diagram(looked)) | {"greeting": looked.output}
 
 
 def _quality_by_length(lab: Lab, runs: dict[str, Run]) -> Findings:

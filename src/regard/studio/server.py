@@ -38,6 +38,8 @@ from regard.studio.answers import answer_errors
 from regard.studio.attention_maps import AttentionBody
 from regard.studio.branches import BranchBody, UnknownBody
 from regard.studio.connections import ConnectionLimits, Server, limited_protocol
+from regard.studio.courses import Courses
+from regard.studio.drawings import DiagramBody
 from regard.studio.guard import Guard, RequestCounts, has_token
 from regard.studio.images import SentImages
 from regard.studio.long_verbs import add_long_verbs
@@ -77,14 +79,18 @@ def create_app(
         runs = Runs(settings, runs)
     counts = RequestCounts()
     trainings = None
+    courses = None
     if root is not None:
         runs.roots.append(root)
         trainings = Trainings(root, runs)
+        courses = Courses(root.absolute().parent / "course", runs)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         await asyncio.to_thread(app.state.jobs.close)
+        if courses is not None:
+            await asyncio.to_thread(courses.close)
         if trainings is not None:
             await asyncio.to_thread(trainings.close)
         for run in runs.served.values():
@@ -100,11 +106,14 @@ def create_app(
     api.state.jobs = add_long_verbs(api, runs)
     if len(runs.served) == 1:
         _add_verbs(api, "", lambda: next(iter(runs.served.values())))
+    if courses is not None:
+        courses.add_routes(api)
     if trainings is not None:
         _add_page(api)
         _add_verb(api, "/runs/{name}/attention", AttentionBody, runs.named)
         _add_verb(api, "/runs/{name}/branch", BranchBody, runs.named)
         _add_verb(api, "/runs/{name}/unknown", UnknownBody, runs.named)
+        _add_verb(api, "/runs/{name}/diagram", DiagramBody, runs.named)
         api.get("/show/{picture}")(show_picture)
         SentImages().add_routes(api)
         api.get("/topics")(list_topics)

@@ -23,6 +23,7 @@ from regard.studio.requests import (
 )
 from regard.studio.served import ServedRun
 from regard.views.explanation import Explanation, View, ViewOptions
+from regard.views.mathml import mathml
 from regard.views.render import json_line
 from regard.views.report import in_language, plain
 from regard.views.search_record import follow_reference
@@ -113,7 +114,9 @@ class StepsBody(ExplainBody):
         answer: dict[str, Any] = plain({**texts, **worked.to_json(), **worked.details()})
         for part in ("query", "after"):
             answer[part] = {shown(name): values for name, values in answer[part].items()}
-        answer["equations"] = {part: shown(text) for part, text in answer["equations"].items()}
+        equations = answer["equations"]
+        answer["mathml"] = {part: mathml(text) for part, text in equations.items()}
+        answer["equations"] = {part: shown(text) for part, text in equations.items()}
         return answer
 
 

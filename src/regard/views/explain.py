@@ -355,6 +355,8 @@ def _read_masked(
 ) -> tuple[Framed, str]:
     """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled, or
     P(next)."""
+    if not given.text.strip():
+        raise DecodeError("there is no text", where="input")
     row = gaps.framed(model, given)
     readable(not_longer([row.ids], model.longest, [given]))
     asks_next = len(texts_of_input(given)) == 2 and model.next_sentence is not None

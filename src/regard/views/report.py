@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from regard.language import REPORT_SECTIONS, default_language, korean
+from regard.language import REPORT_SECTIONS, default_language, korean, shown
 
 Numbers = npt.NDArray[np.floating]
 Tone = Literal["", "good", "bad", "muted", "code", "blank", "answer"]
@@ -104,6 +104,33 @@ class Prose(Part):
     kind = "prose"
     text: str
     title: str = ""
+
+
+@dataclass(frozen=True)
+class Guess(Part):
+    """A question that the reader answers before a page shows what follows it."""
+
+    kind = "guess"
+    question: str
+    answer: float
+    low: float = 0
+    high: float = 100
+    unit: str = ""
+    title: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        texts = {name: shown(text) for name, text in GUESS_TEXTS.items()}
+        return super().to_json() | {"texts": texts}
+
+
+GUESS_TEXTS = {
+    "first": "Guess first.",
+    "guess": "That is my guess",
+    "skip": "Show me",
+    "guessed": "You guessed {}; it is {}.",
+    "told": "It is {}.",
+}
+"""The texts of a question, by their names in report.js."""
 
 
 @dataclass(frozen=True)

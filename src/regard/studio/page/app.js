@@ -9,7 +9,7 @@ import { noRuns, noSuchRun } from "./parts.js";
 import { language, t } from "./text.js";
 import { continueTour } from "./tour.js";
 
-const VIEWS = ["start", "runs", "try", "look", "steps", "beam", "errors", "compare"];
+const VIEWS = ["start", "runs", "model", "try", "look", "steps", "beam", "errors", "compare", "course"];
 const NARROW = matchMedia("(max-width: 60rem)");
 const [header, rail, root] = ["header", "nav", "#view"].map(name => document.querySelector(name));
 let renders = 0;

@@ -27,7 +27,13 @@ export function table(columns, rows, { sortable = false, title = "" } = {}) {
     h("table", {}, columns.some(({ name }) => name) && h("thead", {}, h("tr", {}, heads)), body));
 }
 
+// Texts that Python has made of Markdown, without any HTML of their own.
+const elementsOf = html => [...new DOMParser().parseFromString(html, "text/html").body.childNodes];
+
 export function partOf(part) {
+  if (part.kind === "prose") {
+    return part.title ? h("details", {}, h("summary", {}, part.title), elementsOf(part.html)) : elementsOf(part.html);
+  }
   if (part.kind === "text") return part.paragraphs.map(text => h("p", { class: part.tone || null }, text));
   if (part.kind === "table") {
     const columns = part.columns.map((name, n) => ({ name, numeric: part.numeric[n] }));

@@ -470,9 +470,35 @@ function drawTree(element, part) {
   element.append(make("div", { class: "map", tabindex: 0 }, picture));
 }
 
+// ----------------------------------------------------------------------------------------------- guess, then see
+
+// What follows in the section is hidden by the style until the reader has guessed, or does not want to.
+function drawGuess(element, part) {
+  const { texts } = part, middle = (part.low + part.high) / 2, amount = value => `${Number(value.toFixed(2))}${part.unit}`;
+  const range = make("input", { type: "range", min: part.low, max: part.high, step: part.high - part.low > 10 ? 1 : 0.01, value: middle, "aria-label": part.question });
+  const chosen = make("output", {}, amount(middle)), told = make("p", { role: "status" });
+  range.addEventListener("input", () => { chosen.textContent = amount(Number(range.value)); });
+  const button = (text, work) => { const one = make("button", { type: "button" }, text); one.addEventListener("click", work); return one; };
+  const asked = make("div", { class: "guess-controls" }, range, chosen,
+    button(texts.guess, () => see(Number(range.value))), button(texts.skip, () => see(null)));
+  const place = value => 100 * Math.max(0, Math.min(1, (value - part.low) / (part.high - part.low)));
+  function see(guess) {
+    const right = amount(part.answer), marks = make("div", { class: "guess-scale" });
+    for (const [kind, value] of [["guessed", guess], ["answer", part.answer]]) {
+      if (value !== null) marks.append(make("i", { class: kind, style: `left: ${place(value)}%` }));
+    }
+    told.textContent = guess === null ? texts.told.replace("{}", right) : texts.guessed.replace("{}", amount(guess)).replace("{}", right);
+    asked.replaceWith(marks);
+    element.classList.remove("open");
+  }
+  element.classList.add("guess", "open");
+  element.append(make("p", {}, make("b", {}, texts.first), " ", part.question), asked, told);
+}
+
 // ---------------------------------------------------------------------------------------------------------- the page
 
-const DRAW = { curves: drawCurves, bars: drawBars, heat_maps: drawHeatMaps, image_map: drawImageMap, tree: drawTree };
+const DRAW = { curves: drawCurves, bars: drawBars, heat_maps: drawHeatMaps, image_map: drawImageMap, tree: drawTree,
+  diagram: drawDiagram, guess: drawGuess };
 function drawFigure(element, part) { DRAW[part.kind](element, part); }
 
 const tip = make("div", { id: "tip", hidden: "" });

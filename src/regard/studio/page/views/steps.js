@@ -9,6 +9,7 @@ import { factors, softmax, weightedSum } from "../equations.js";
 import { filmstrip, someNumbers, strip } from "../filmstrip.js";
 import { shownToken } from "../heat.js";
 import { icon } from "../icons.js";
+import { codeLines, lit, mathematics } from "../math.js";
 import { busy, targetField, untilLeft } from "../parts.js";
 import { reportOf } from "../reports.js";
 import { t } from "../text.js";
@@ -86,19 +87,19 @@ export async function render({ stage: paper, controls: rail, onsubmit, run, fact
       return { element, score, seen, product, bar, weight };
     });
     const head = (text, own, number) => h("th", { scope: "col", "data-stage": own, class: number ? "number" : null }, text);
-    const equation = (own, text) => h("p", { class: "equation", "data-stage": own }, text);
+    const equation = (own, part) => h("p", { class: "equation formula", tabindex: 0, "data-stage": own }, mathematics(worked.mathml[part]));
     const sections = h("div", { class: "worked" },
       Object.keys(worked.query).length > 0 && h("section", { "data-stage": 1 }, h("h2", {}, t("stage_query")), vectorTable(worked.query)),
       h("section", { "data-stage": 2 }, h("h2", {}, t("stage_keys")), h("p", { class: "muted", "data-stage": 3 }, t("steps_change")),
-        equation(3, worked.equations.score), equation(4, worked.equations.softmax),
+        equation(3, "score"), equation(4, "softmax"),
         h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": t("stage_keys") }, h("table", { class: "keys" },
           h("thead", {}, h("tr", {}, head(t("key"), 2), keysOf.map(([name]) => head(name, 2)), raw && head(t("product"), 3, true), head(scoreName, 3),
             head(t("seen"), 3), head(weightName, 4, true), head(t("weight"), 4), head(valueName, 5))),
           h("tbody", {}, rows.map(row => row.element)))), h("div", { "data-stage": 4 }, sum)),
-      h("section", { "data-stage": 5 }, h("h2", {}, t("stage_context")), equation(5, worked.equations.context), context),
+      h("section", { "data-stage": 5 }, h("h2", {}, t("stage_context")), equation(5, "context"), context),
       h("section", { "data-stage": 6 }, h("h2", {}, t("stage_after")), after),
       worked.code.length > 0 && h("details", {}, h("summary", {}, t("code")), worked.code.map(one => [
-        h("p", { class: "muted" }, `${one.module}: ${one.name}`), h("pre", { tabindex: 0 }, one.text)])));
+        h("p", { class: "muted" }, `${one.module}: ${one.name}`), codeLines(one.text)])));
 
     function change(n, value) {
       if (value === undefined) changes.delete(n); else changes.set(n, value);
@@ -174,6 +175,7 @@ export async function render({ stage: paper, controls: rail, onsubmit, run, fact
       const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (by) { event.preventDefault(); pause(); move(stage + by); }
     } }, first, back, play, next, h("span", { class: "dots" }, dots), reset);
+    lit(sections);
     choosers.replaceChildren(...controls(worked).filter(Boolean));
     place.replaceChildren(told, output, h("div", { class: "film-stage" }, h("div", {}, film.element, player), predicted), sections);
     update();

@@ -1,0 +1,64 @@
+"""The drawing of a run with a sentence flowing through it; DIAGRAMS has one function per family of
+models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from regard.data.example import without_faults
+from regard.data.inputs import Given
+from regard.errors import DecodeError
+from regard.runs import Run
+from regard.views.diagrams.captioner import draw_captioner
+from regard.views.diagrams.diagram import Diagram
+from regard.views.diagrams.memory_network import draw_memory_network
+from regard.views.diagrams.recurrent import draw_bahdanau, draw_luong, draw_rnn
+from regard.views.diagrams.stacks import draw_text_model, draw_transformer
+from regard.views.diagrams.words import draw_cnn, draw_word2vec
+from regard.views.explanation import Explanation
+
+DIAGRAMS: dict[str, Callable[[Explanation], Diagram]] = {
+    "word2vec": draw_text_model,
+    "rnn": draw_rnn,
+    "bahdanau": draw_bahdanau,
+    "luong": draw_luong,
+    "self_attention": draw_transformer,
+    "transformer": draw_transformer,
+    "captioner": draw_captioner,
+    "memory_network": draw_memory_network,
+    "lstm_lm": draw_text_model,
+    "elmo": draw_text_model,
+    "gpt": draw_text_model,
+    "bert": draw_text_model,
+    "mpnet": draw_text_model,
+    "deberta": draw_text_model,
+    "modernbert": draw_text_model,
+    "bilstm": draw_text_model,
+    "cnn": draw_cnn,
+}
+"""`model.kind` -> what draws it with the explanation of a sentence."""
+
+
+def diagram(explanation: Explanation) -> Diagram:
+    """The model of an explanation, with its sentence."""
+    kind = explanation.model_kind
+    if kind not in DIAGRAMS:
+        raise DecodeError(f"there is no drawing of {kind}", where="--view diagram")
+    return DIAGRAMS[kind](explanation)
+
+
+def explains_nothing(run: Run) -> bool:
+    """Whether the run only has vectors of words, which `explain` has nothing to say about."""
+    return run.recipe.model.pretraining == "surrounding" and not run.task.network.has_head
+
+
+def diagram_of_vectors(run: Run, text: Given) -> Diagram:
+    """A run that only has vectors of words, with the words of a text."""
+    model: Any = run.load_model()
+    tokenizer = run.tokenizers["text"]
+    given = without_faults(run.task.inputs.given(text))
+    if len(given) != 1 or not given[0].text.strip():
+        raise DecodeError("one text is needed", where="input")
+    ids = tokenizer.encode(given[0].text)
+    return draw_word2vec(model, tokenizer.pieces(ids), ids)

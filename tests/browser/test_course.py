@@ -1,0 +1,143 @@
+"""The view Course: chapters, guesses, topics, and figures that open in the studio. The chapter that is
+computed here is written by hand, since experiments take minutes."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+TEXTS = {
+    "en": {
+        "first": "Guess first.",
+        "guess": "That is my guess",
+        "skip": "Show me",
+        "guessed": "You guessed {}; it is {}.",
+        "told": "It is {}.",
+    },
+    "ko": {
+        "first": "먼저 짐작해 보십시오.",
+        "guess": "이만큼일 것이다",
+        "skip": "바로 보기",
+        "guessed": "짐작은 {}, 실제는 {}입니다.",
+        "told": "{}입니다.",
+    },
+}
+
+
+def report(language: str) -> dict[str, Any]:
+    figure = {
+        "kind": "bars",
+        "categories": ["short", "long"],
+        "series": {"right": [0.9, 0.3]},
+        "value_label": "",
+        "title": "By length",
+        "span": 1.0,
+        "longest": 1.0,
+        "whole": False,
+        "opens": "states",
+    }
+    guess = {
+        "kind": "guess",
+        "question": "How many of 100?",
+        "answer": 30,
+        "low": 0,
+        "high": 100,
+        "unit": "",
+        "title": "",
+        "texts": TEXTS[language],
+    }
+    prose = {"kind": "prose", "title": "", "html": "<p>The model has <b>one</b> vector.</p>"}
+    folded = {"kind": "prose", "title": "Why?", "html": "<p>Because.</p>"}
+    return {
+        "title": "One vector",
+        "opening": "What one vector holds.",
+        "conclusions": ["30 % of the long ones are right."],
+        "sections": [{"heading": "Lengths", "parts": [prose, guess, figure, folded]}],
+    }
+
+
+@pytest.fixture
+def computed(root: Path) -> Iterator[Path]:
+    """Chapter 1 as if it had been computed, with one run."""
+    folder = root.parent / "course"
+    run = folder / "runs" / "reverse-late-1-0123abcd"
+    shutil.copytree(root / "tiny", run)
+    told = {"quick": False, **{language: report(language) for language in TEXTS}}
+    (folder / "1.json").write_text(json.dumps(told))
+    (folder / "1.en.html").write_text("<h1>One vector</h1>")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(("scheme", "language"), [("light", "en"), ("dark", "ko")])
+def test_the_course_is_accessible(page: Any, computed: Path, scheme: str, language: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    for view in ("", "&chapter=1", "&chapter=2"):
+        page.open(f"#/course?lang={language}{view}")
+        assert page.violations() == [], view
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
+
+
+def test_a_guess_comes_before_what_it_asks_for(page: Any, computed: Path) -> None:
+    """The figure and the findings are hidden until the reader has guessed; then both numbers are
+    told."""
+    page.open("#/course?chapter=1")
+    figure = page.locator("figure", has_text="By length")
+    findings = page.locator(".findings")
+    page.get_by_text("The model has one vector.").wait_for()
+    assert not figure.is_visible()
+    assert not findings.is_visible()
+    page.get_by_role("slider").fill("70")
+    page.get_by_role("button", name="That is my guess").click()
+    page.get_by_text("You guessed 70; it is 30.").wait_for()
+    assert figure.is_visible()
+    assert findings.is_visible()
+    page.reload()
+    page.get_by_role("button", name="Show me").click()
+    page.get_by_text("It is 30.").wait_for()
+
+
+def test_a_figure_opens_with_its_run_and_sentence(page: Any, computed: Path) -> None:
+    page.open("#/course?chapter=1")
+    page.get_by_role("button", name="Show me").click()
+    page.get_by_role("button", name="Open in the studio").click()
+    page.wait_for_url("**#/model**")
+    page.locator("svg.diagram").wait_for()
+    assert "run=reverse-late-1-0123abcd" in page.url
+    assert "a+b+c+d+e+f+g+h" in page.url
+
+
+def test_chapters_follow_each_other_and_are_marked_as_read(page: Any, computed: Path) -> None:
+    page.open("#/course")
+    page.locator(".card", has_text="Sequence to sequence").click()
+    page.get_by_role("heading", name="Sequence to sequence: one vector for a sentence").wait_for()
+    page.get_by_role("link", name="Next: Attention").click()
+    page.get_by_role("button", name="Compute this chapter").wait_for()
+    page.locator(".chapters li", has_text="✓ read").wait_for()
+    assert page.locator(".chapters .good").count() == 1
+    page.get_by_role("radio", name="한국어").click()
+    page.get_by_role("button", name="이 장 계산하기").wait_for()
+    assert "chapter=2" in page.url
+
+
+def test_a_topic_is_found_in_both_languages(page: Any) -> None:
+    page.open("#/course")
+    field = page.get_by_label("Find a topic")
+    field.fill("빔 서치")
+    page.locator(".topics dt", has_text="beam search").first.wait_for()
+    field.fill("teacher forcing")
+    page.locator(".topics dt", has_text="teacher forcing").wait_for()
+    page.locator(".topics a", has_text="Chapter 1").first.click()
+    page.get_by_role("heading", name="Sequence to sequence: one vector for a sentence").wait_for()
+    page.faults.clear()  # a word half typed finds nothing
+
+
+@pytest.mark.options(locale="ko-KR", viewport={"width": 360, "height": 640})
+def test_the_course_on_a_phone(page: Any, computed: Path) -> None:
+    for view in ("", "?chapter=1", "?chapter=2"):
+        page.open(f"#/course{view}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
