@@ -74,6 +74,7 @@ from regard.training import train as training
 from regard.training.check import Check
 from regard.training.display import Display
 from regard.views.compare import compare
+from regard.views.compare_sets import compare_sets
 from regard.views.diagnose import diagnose
 from regard.views.explain import explain
 from regard.views.labels import Metrics
@@ -92,6 +93,7 @@ __all__ = [
     "TrainedRun",
     "check",
     "compare",
+    "compare_sets",
     "diagnose",
     "evaluate",
     "explain",

@@ -27,7 +27,7 @@ from regard.cli.options import (
     StoryOption,
 )
 from regard.cli.typed_inputs import examples_in, read_story, standard_input
-from regard.errors import DecodeError
+from regard.errors import DecodeError, refuse
 
 if TYPE_CHECKING:
     from regard.data.example import Example
@@ -284,6 +284,17 @@ def compare(  # noqa: PLR0913  (one parameter per option)
     ],
     split: SplitOption = None,
     files: FilesOption,
+    test_sets: Annotated[
+        list[str],
+        Option(
+            "--test-set",
+            metavar="NAME=FILE",
+            help="Several test sets in one report, each with a name: NAME=FILE, or "
+            "NAME=SOURCE,TARGET.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
     hypotheses: Annotated[
         list[str],
         Option(
@@ -313,18 +324,41 @@ def compare(  # noqa: PLR0913  (one parameter per option)
     Language models are compared by perplexity per word and bits per character, masked language
     models by their accuracy, classifiers by accuracy, F1 and McNemar's test.
     """
+    from regard.views.compare_sets import named_sets
     from regard.views.comparison import check_csv
     from regard.views.measuring import named_files
 
     outputs = named_files(hypotheses)
+    sets = named_sets(test_sets)
+    if sets:
+        alone = {"--split": split, "--file": files, "--hypotheses": hypotheses, "--csv": tables}
+        given = {option: value or None for option, value in alone.items()}
+        refuse(given, "it is for one test set, and --test-set names several")
     inputs = [
         *files,
+        *chain.from_iterable(sets.values()),
         *outputs.values(),
         *(value for run in runs for value in regard.Run.open(run).recipe_values),
     ]
     console.check_output(out, inputs=inputs, overwrite=overwrite)
     if tables is not None:
         check_csv(tables, inputs, overwrite=overwrite)
+    if sets:
+        with console.bar("reading", visible=not as_json) as move:
+            on_sets = regard.compare_sets(
+                runs,
+                sets,
+                baseline=baseline,
+                beam=beam,
+                length_penalty=length_penalty,
+                overrides=overrides,
+                checkpoint=checkpoint,
+                device=device,
+                accept_recipe=accept_recipe,
+                progress=move,
+            )
+        console.show_report(on_sets, out, as_json=as_json)
+        return
     with console.bar("reading", visible=not as_json) as move:
         comparison = regard.compare(
             runs,

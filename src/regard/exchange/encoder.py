@@ -212,10 +212,11 @@ class Encoder:
                 first = next(iter(names.values()))
                 config[head] = first in theirs or f"{first}.weight" in theirs
             theirs = self.completed(theirs, config)
+        rows = len(theirs.get(self.word_table, ()))
         weights = to_ours(self.weight_names(task, config), theirs, folder.name)
         tokenizer = read_tokenizer(
             folder,
-            len(theirs[self.word_table]),
+            rows,
             begin="cls",
             end="sep",
             segments=self.has_segments(config),

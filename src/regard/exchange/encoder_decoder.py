@@ -154,12 +154,11 @@ def width_order(width: int) -> Tensor:
     return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
 
 
-def reordered(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tensor]:
-    """The same weights with the width in another order; those of another size, refused later, stay
-    as they are."""
-    reordered = dict(weights)
+def reordered(weights: dict[str, Tensor], order_D: Tensor) -> dict[str, Tensor]:
+    """The weights with the width in another order, in place of those before; those of another size,
+    refused later, stay as they are."""
     for axis, names in WIDTH_AXES.items():
         for name in filter(names.fullmatch, weights):
             if weights[name].shape[axis : axis + 1] == order_D.shape:
-                reordered[name] = weights[name].index_select(axis, order_D)
-    return reordered
+                weights[name] = weights[name].index_select(axis, order_D)
+    return weights

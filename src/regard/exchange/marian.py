@@ -237,13 +237,14 @@ def weight_names(config: dict[str, Any]) -> dict[str, str]:
 
 
 def read_weights(
-    theirs: Mapping[str, Tensor], config: dict[str, Any], where: str
+    theirs: dict[str, Tensor], config: dict[str, Any], where: str
 ) -> dict[str, Tensor]:
-    """The weights under our names, with the width in our order. Which names of a shared table are
-    in the file differs, and some files have no bias of the readout."""
+    """The weights under our names, with the width in our order, taken out of `theirs`. Which names of
+    a shared table are in the file differs, and some files have no bias of the readout."""
     first, *copies = TIED_TABLES[config["tie"]]
     unused = POSITION_TABLES if config["tie"] == "all" else (*POSITION_TABLES, SHARED_TABLE)
-    weights = {name: tensor for name, tensor in theirs.items() if name not in unused}
+    weights = {name: theirs.pop(name) for name in list(theirs)}
+    weights = {name: tensor for name, tensor in weights.items() if name not in unused}
     weights = without_copies(weights, dict.fromkeys(copies, first), where)
     if first in weights:
         weights[READOUT_BIAS] = weights.get(

@@ -54,8 +54,9 @@ def _convert(
     }
 
 
-def to_ours(table: WeightNames, theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """The weights under our names; missing and unexpected weights are refused."""
+def to_ours(table: WeightNames, theirs: dict[str, Tensor], where: str) -> dict[str, Tensor]:
+    """The weights under our names; missing and unexpected weights are refused. They are taken out of
+    `theirs`, so that no large model is in memory twice."""
     names = {name for _, tensors in _tensors(table) for name in tensors}
     missing = names - set(theirs)
     unexpected = set(theirs) - names
@@ -65,11 +66,12 @@ def to_ours(table: WeightNames, theirs: Mapping[str, Tensor], where: str) -> dic
         )
         hint = "the weights are not those of the architecture that config.json names"
         raise DataError(f"of its weights {what}", where=where, hint=hint)
-    return {
-        name: w
-        for ours, before in _tensors(table)
-        for name, w in _convert(theirs, before, ours).items()
-    }
+    weights: dict[str, Tensor] = {}
+    for ours, before in _tensors(table):
+        weights |= _convert(
+            {name: theirs.pop(name) for name in dict.fromkeys(before)}, before, ours
+        )
+    return weights
 
 
 def to_theirs(table: WeightNames, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:

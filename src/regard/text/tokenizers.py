@@ -126,12 +126,18 @@ class Tokenizer:
     but WordPiece has one for a whole word and unigram one for a run of characters.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, text: str | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        text: str | None = None,
+        tree: dict[str, Any] | None = None,
+    ) -> None:
+        """`text` is its JSON, and `tree` the same text parsed, where a caller has them."""
         self._tokenizer = tokenizer
         self._json = text or tokenizer.to_str()
         self.size: int = 1 + max(tokenizer.get_vocab().values())  # ids of other tools may have gaps
         tokenizer.encode_special_tokens = True
-        tree = json.loads(self._json)
+        tree = json.loads(self._json) if tree is None else tree
         self._decoder: dict[str, Any] = tree.get("decoder") or {}
         self._byte_level = '"ByteLevel"' in json.dumps(self._decoder)
         self.cuts_morphemes = CUT in json.dumps(tree["pre_tokenizer"], ensure_ascii=False)
@@ -186,7 +192,8 @@ class Tokenizer:
                 for token in tokenizer.get_added_tokens_decoder().values()
                 if token.special
             }
-            names = dict.fromkeys(special_names(tokenizer, json.loads(text)))
+            tree = json.loads(text)
+            names = dict.fromkeys(special_names(tokenizer, tree))
             missing = [
                 AddedToken(name, special=True, normalized=False)
                 for name in names
@@ -194,8 +201,8 @@ class Tokenizer:
             ]
             tokenizer.add_special_tokens(missing)
             if missing or changed:
-                text = tokenizer.to_str()
-            return cls(tokenizer, text)
+                return cls(tokenizer)
+            return cls(tokenizer, text, tree)
         except (
             Exception
         ) as error:  # the library raises bare Exception for whatever is wrong with a file
