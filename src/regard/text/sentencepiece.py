@@ -8,7 +8,7 @@ a piece may merge, the piece with the best score first.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tokenizers import (
@@ -58,11 +58,13 @@ def convert_sentencepiece(
         steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex("^ | $"), "")]
     steps += [normalizers.Prepend(" ")] if spec.add_dummy_prefix else []
     steps.append(normalizers.Replace(" ", MARK))
-    # replace characters that no piece of this model has, or pieces of the other would match them
+    # Replace characters that no piece of this model has, or pieces of the other would match them.
+    # Marian looks an unknown character up by itself, but a run of them as one piece.
     if ids is not None:
-        known = sorted({character for piece in proto.pieces for character in piece.piece} | {MARK})
-        signs = "".join(f"\\x{{{ord(character):x}}}" for character in known)
-        steps.append(normalizers.Replace(Regex(f"[^{signs}]"), _UNSEEN))
+        known = {character for piece in proto.pieces for character in piece.piece} | {MARK}
+        alone = known | {piece for piece in ids if len(piece) == 1}
+        runs = f"[^{_signs(known)}]{{2,}}|[^{_signs(alone)}]"
+        steps.append(normalizers.Replace(Regex(runs), _UNSEEN))
     tokenizer.normalizer = normalizers.Sequence(steps)
     splits = list[pre_tokenizers.PreTokenizer]()
     trainer = proto.trainer_spec
@@ -83,6 +85,11 @@ def convert_sentencepiece(
     )
     special = [piece.piece for piece in proto.pieces if piece.type in (_CONTROL, _UNKNOWN)]
     return with_special(tokenizer, [piece for piece in special if ids is None or piece in ids])
+
+
+def _signs(characters: Iterable[str]) -> str:
+    """Characters as they stand inside the brackets of a regular expression."""
+    return "".join(f"\\x{{{ord(character):x}}}" for character in sorted(characters))
 
 
 def _sentencepiece_proto(data: bytes, where: str) -> Any:
