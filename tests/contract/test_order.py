@@ -130,6 +130,7 @@ def test_verbs_are_imported_when_they_are_asked_for() -> None:
         "Run",
         "check",
         "compare",
+        "compare_sets",
         "diagnose",
         "evaluate",
         "explain",
