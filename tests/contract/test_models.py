@@ -26,7 +26,13 @@ from regard.text.vocabularies import BEGIN, END
 FIRST_OF_KIND = {case.kind: name for name, case in reversed(CASES.items())}
 """One case for each kind."""
 SOURCE_CASES = [name for name, case in CASES.items() if case.config.reads == "source"]
-TEXT_CASES = [name for name, case in CASES.items() if isinstance(case, TextCase)]
+TEXT_CASES = [
+    name
+    for name, case in CASES.items()
+    if isinstance(case, TextCase) and case.config.represents == "tokens"
+]
+RANDOM_CASES = [name for name, case in CASES.items() if case.kind != "ngram"]
+"""Those that begin with random weights, and learn what they are shown: n-grams are counted."""
 ATTENDING = [
     name
     for name, case in CASES.items()
@@ -131,7 +137,7 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
 
 
 # Without residual connections a deep stack hardly learns, which is what that ablation shows.
-@pytest.mark.parametrize("name", [name for name in CASES if "no-residual" not in name])
+@pytest.mark.parametrize("name", [name for name in RANDOM_CASES if "no-residual" not in name])
 def test_it_can_overfit_one_batch(name: str) -> None:
     case = CASES[name]
     objective = case.objective(case.build(dtype=torch.float32)).train()
@@ -146,7 +152,7 @@ def test_it_can_overfit_one_batch(name: str) -> None:
     pytest.fail(f"the loss of one batch stays at {loss_2[1]:.3f}")
 
 
-@every_case
+@pytest.mark.parametrize("name", RANDOM_CASES)
 def test_same_seed_same_weights(name: str) -> None:
     first, same, other = (CASES[name].build(seed=seed).state_dict() for seed in (3, 3, 4))
     assert all(torch.equal(first[key], same[key]) for key in first)
@@ -320,7 +326,8 @@ def test_nothing_leaks_from_the_future(name: str) -> None:
         after = logits_of(model, case.continued([(0, other)]))[0, case.before(0) :]
         close(after[: changed + 1], before[: changed + 1], 1e-13)
         moved_T = (after[changed + 1 :] - before[changed + 1 :]).abs().amax(-1)
-        assert moved_T.min() > 1e-11, f"token {changed} does not reach everything after it"
+        if not case.config.local:
+            assert moved_T.min() > 1e-11, f"token {changed} does not reach everything after it"
 
 
 @pytest.mark.parametrize("name", ["transformer", "gpt"])

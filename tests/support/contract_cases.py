@@ -19,6 +19,7 @@ from labelled_cases import labelled_batch_of
 from model_cases import SOURCES, TARGETS, tokens_of, with_weights_that_matter
 from regard.data.batches import Padded, StoryBatch
 from regard.data.images import images_of
+from regard.models.bag_of_words import BagOfWordsConfig
 from regard.models.base import ModelConfig
 from regard.models.headed import HeadConfig, Headed, TextHead, build_base
 from regard.models.memory_network import MemoryNetworkConfig
@@ -132,6 +133,11 @@ class TextCase(SourceCase):
         texts = [[4, 5, 6, 7], [8, 9, 10], [12, 11, 4, 5]]
         return self.batch() if self.config.segments else language_model_cases.text_batch(texts)
 
+    def build(self, seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
+        model = super().build(seed, dtype, **changes)
+        model.count(iter([language_model_cases.text_batch().text]))
+        return model
+
     def objective(self, model: Any, smoothing: float = 0.0) -> Objective:
         return language_model_cases.objective_for(self.name, model, smoothing)
 
@@ -231,6 +237,7 @@ CASES: dict[str, Case] = {
         ),
         *(TextCase(name, config) for name, config in language_model_cases.CASES.items()),
         ClassifierCase("bilstm", BiLSTMConfig(embedding=8, hidden=6, layers=2, dropout=0.0)),
+        ClassifierCase("bag_of_words", BagOfWordsConfig(weights="counts")),
         ClassifierCase("word2vec", Word2VecConfig(width=8)),
         ClassifierCase("cnn", CNNConfig(embedding=8, widths=[2, 3], maps=6)),
         ClassifierCase("cnn-ngrams", CNNConfig(embedding=8, widths=[2, 3], maps=6, ngrams=40)),

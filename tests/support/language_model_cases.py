@@ -16,8 +16,14 @@ from regard.models.gpt import GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModelConfig
 from regard.models.modernbert import ModernBERTConfig
 from regard.models.mpnet import MPNetConfig
+from regard.models.ngram_lm import NgramConfig
 from regard.objectives.cross_entropy import VocabularyLoss
-from regard.objectives.language_model import BothDirections, MaskedTokens, NextToken
+from regard.objectives.language_model import (
+    BothDirections,
+    LeavingOneOut,
+    MaskedTokens,
+    NextToken,
+)
 from regard.text.vocabularies import BEGIN, END, PAD
 
 DROPOUTS = ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
@@ -36,6 +42,9 @@ CASES: dict[str, ModelConfig] = {
     "lstm_lm": LSTMLanguageModelConfig(**LSTM, layers=2),
     "lstm_lm-one-layer": LSTMLanguageModelConfig(**{**LSTM, "hidden": 10}, layers=1),
     "lstm_lm-untied": LSTMLanguageModelConfig(**LSTM, layers=3, tie=False),
+    "ngram": NgramConfig(),
+    "ngram-interpolation": NgramConfig(smoothing="interpolation"),
+    "ngram-add_k": NgramConfig(order=2, smoothing="add_k"),
     "elmo": ELMoConfig(**ELMO),
     "elmo-clipped": ELMoConfig(**ELMO, cell_clip=0.5, highway=2),
     "elmo-tokens": ELMoConfig(**ELMO, words="tokens", layers=3),
@@ -108,6 +117,8 @@ def masked_batch(
 def objective_for(case: str, model: nn.Module, smoothing: float = 0.0) -> VocabularyLoss:
     if CASES[case].pretraining == "masked":
         return MaskedTokens(model, smoothing)
+    if case.startswith("ngram"):
+        return LeavingOneOut(model)
     return (
         BothDirections(model, smoothing) if case.startswith("elmo") else NextToken(model, smoothing)
     )

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from regard.models.bag_of_words import BagOfWords, BagOfWordsConfig
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 from regard.models.base import Kind, ModelConfig
 from regard.models.bert import BERT, BERTConfig
@@ -21,6 +22,7 @@ from regard.models.luong import Luong, LuongConfig
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.models.modernbert import ModernBERT, ModernBERTConfig
 from regard.models.mpnet import MPNet, MPNetConfig
+from regard.models.ngram_lm import NgramConfig, NgramLanguageModel
 from regard.models.rnn import RNN, RNNConfig
 from regard.models.self_attention import SelfAttention, SelfAttentionConfig
 from regard.models.text_classifiers import CNN, BiLSTM, BiLSTMConfig, CNNConfig
@@ -28,6 +30,8 @@ from regard.models.transformer import Transformer, TransformerConfig
 from regard.models.word2vec import Word2Vec, Word2VecConfig
 
 MODELS: dict[str, Kind] = {
+    "bag_of_words": Kind(BagOfWordsConfig, BagOfWords),
+    "ngram": Kind(NgramConfig, NgramLanguageModel),
     "word2vec": Kind(Word2VecConfig, Word2Vec),
     "rnn": Kind(RNNConfig, RNN),
     "bahdanau": Kind(BahdanauConfig, Bahdanau),

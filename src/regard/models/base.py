@@ -4,7 +4,7 @@ single texts."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
@@ -57,6 +57,8 @@ class ModelConfig(Config):
     local: ClassVar[bool] = False
     # whether it reads two texts as two segments: [CLS] first [SEP] second [SEP]
     segments: ClassVar[bool] = False
+    represents: ClassVar[Literal["tokens", "texts"] | None] = "tokens"
+    """What it has vectors for: every token, or only a text as a whole; None if it has none."""
     equal_layers: ClassVar[bool] = False
     """Whether the embeddings and all layers have one width, so that a head can mix them."""
     # how a head makes one vector of a text, unless the recipe says so
@@ -369,6 +371,10 @@ class Contextual(nn.Module):
         if not keep_readout:
             self.output = None
 
+    def count(self, texts: Iterable[Padded]) -> None:
+        """Take what the model needs to know of the training texts, before the first step. Most models
+        need nothing."""
+
     def depth_of(self, name: str) -> int:
         """The layer of a weight: 0 for the embeddings, 1 for the first layer; the last for weights
         after all layers."""
@@ -453,6 +459,8 @@ def refused_pooling(config: ModelConfig, pooling: HeadPooling | None) -> str:
     empty if it does."""
     if config.causal and pooling == "first":
         return "a model that reads from left to right has the same first vector for every text"
+    if config.represents == "texts" and pooling != "first":
+        return f"{config.kind} has one vector for a text, which pooling: first takes"
     if config.local and pooling in ("first", "last"):
         return (
             f"{config.kind} reads only a few tokens around each, so its {pooling} vector "

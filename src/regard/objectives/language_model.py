@@ -16,6 +16,7 @@ from regard.engine.shapes import PackedMaskedBatch
 from regard.models.base import TOKENS_PER_READOUT, LanguageModel, MaskedModel, device_of, real_BL
 from regard.models.elmo import ELMo
 from regard.models.lstm_lm import LayerCarries, LSTMLanguageModel
+from regard.models.ngram_lm import NgramLanguageModel
 from regard.models.word2vec import Word2Vec
 from regard.objectives.cross_entropy import Objective, VocabularyLoss
 
@@ -48,6 +49,21 @@ class NextToken(TextLoss):
         self, batch: TextBatch, carry: LayerCarries | None = None
     ) -> tuple[tuple[Predicted, ...], None]:
         return (batch.text.predicted(self.model(batch).hidden_BTD),), None
+
+
+class LeavingOneOut(NextToken):
+    """The loss of an n-gram model: in training, each token is predicted from the counts of all others.
+
+    L = -sum_i log p(u_i | u_{i-n+1}, ..., u_{i-1})
+    """
+
+    model: NgramLanguageModel
+
+    def total(self, hidden_PD: Tensor, labels_P: Tensor) -> Tensor:
+        """The sum over all positions, twice: nothing is smoothed besides the counts."""
+        p_P = self.model.probabilities(hidden_PD, labels_P, leave_one_out=self.training)
+        loss = -p_P.log().sum()
+        return torch.stack([loss, loss.detach()])
 
 
 class CarriedNextToken(TextLoss):

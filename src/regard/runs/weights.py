@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.errors import CheckpointError
+from regard.models.ngram_lm import CountTable
 
 Weights = dict[str, Tensor]
 
@@ -48,7 +49,17 @@ def put_weights(model: torch.nn.Module, weights: Weights, where: Path) -> None:
 
 
 def check_weights(model: torch.nn.Module, weights: Weights, where: Path) -> None:
-    """Name a weight that does not fit the recipe. Tied weights are stored once."""
+    """Name a weight that does not fit the recipe. Tied weights are stored once. Tables of counts have
+    as many rows as the training text made."""
+    for name, module in model.named_modules():
+        if isinstance(module, CountTable):
+            module.resize(
+                {
+                    key.removeprefix(f"{name}."): tensor.shape
+                    for key, tensor in weights.items()
+                    if key.startswith(f"{name}.")
+                }
+            )
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     wrong = {name for name in weights if name in shapes and shapes[name] != weights[name].shape}
     if wrong := wrong | (set(stored_weights(model)) ^ set(weights)):

@@ -55,6 +55,7 @@ from regard.tasks.labels import (
     text_columns,
     text_of,
     with_pooling,
+    word_weights,
 )
 from regard.tasks.occlusion import occlude_words
 from regard.tasks.task import Start, Task
@@ -122,6 +123,11 @@ class Classification(Task):
         self.views = Views(
             vectors=head_vectors(recipe, tokenizers),
             occlude_words=partial(occlude_words, answers, inputs),
+            word_weights=(
+                partial(word_weights, encoding, answers)
+                if recipe.model.represents == "texts" and not recipe.head.apart
+                else None
+            ),
             classes=classes,
         )
 

@@ -27,11 +27,14 @@ from regard.tasks.answers import Done, EncodedInputs, Note, ignore
 from regard.tasks.examples import EncodedExample, ExampleAnswers
 from regard.tasks.raw import check_max_length, spelling_options
 from regard.tasks.reading import by_length, is_foreign, nothing_known, read_tokens
-from regard.tasks.task import Metrics, Network
+from regard.tasks.task import Metrics, Network, training_texts
 from regard.tasks.views import TextVectors
 from regard.text.tokenizers import Tokenizers
 
-TEXT_MODELS = any_config(lambda config: config.reads == "text")
+TOKEN_MODELS = any_config(lambda config: config.reads == "text" and config.represents == "tokens")
+"""Models with a vector for each token."""
+TEXT_MODELS = any_config(lambda config: config.reads == "text" and config.represents is not None)
+"""Models with a vector for a text."""
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw",
     "learning_rate": 5e-5,
@@ -153,8 +156,10 @@ def unknown_texts(
     ]
 
 
-def head_vectors(recipe: HeadedRecipe, tokenizers: Tokenizers) -> TextVectors:
+def head_vectors(recipe: HeadedRecipe, tokenizers: Tokenizers) -> TextVectors | None:
     """The vectors of the model under a head, which has read texts of `data.max_length`."""
+    if recipe.model.represents != "tokens":
+        return None
     return TextVectors(tokenizers["text"], base_of, longest=recipe.data.max_length)
 
 
@@ -223,6 +228,7 @@ class HeadedNetwork(Network):
         return Headed(base, head, self.heads.make, self.heads.make_linear())
 
     def set_first_weights(self, model: Headed, train: Dataset) -> None:
+        model.base.count(training_texts(train))
         self.heads.set_first_weights(model, train)
 
     def check(self, data: Prepared[Dataset]) -> None:

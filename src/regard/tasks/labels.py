@@ -38,6 +38,8 @@ from regard.tasks.headed import (
     unknown_texts,
 )
 from regard.tasks.reading import problem_in_text, read_tokens
+from regard.tasks.views import WordWeights
+from regard.text.spelling import ids_of
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 Targets = NDArray[np.int64] | NDArray[np.float32]
@@ -340,6 +342,9 @@ class LabelHeads(Heads):
         if head.bilstm is None and (what := refused_pooling(model, head.pooling)):
             allowed = [name for name in get_args(HeadPooling) if not refused_pooling(model, name)]
             raise ConfigError(what, where="head.pooling", hint=f"allowed: {', '.join(allowed)}")
+        if head.bilstm is not None and model.represents == "texts":
+            what = f"{model.kind} has no vectors of tokens"
+            raise ConfigError(what, where="head.bilstm", hint="leave it out")
         if head.linear and self.encoding.arrangement not in ("single", "apart"):
             what = "the linear model reads one text, or two of them apart"
             hint = "set it to 0, or of two texts head.apart to true"
@@ -363,6 +368,26 @@ def labelled_inputs(task: str, encoding: LabelEncoding, corpora: Sequence[Any]) 
         names,
         arrangement=encoding.arrangement,
         imported=not data.train,
+    )
+
+
+@torch.inference_mode()
+def word_weights(
+    encoding: LabelEncoding, answers: LabelAnswers, model: Headed, given: Example
+) -> WordWeights:
+    """The words of the first row of an example, and their weights in the head."""
+    [encoded] = answers.encode_inputs(model, [given]).readable()
+    batch = encoding.collate(encoded.examples, np.array([encoded.row]), 0, 0)
+    x_V = model.base.states(batch.to(device_of(model)))[0, 0].double().cpu()
+    tokens = [token for token in dict.fromkeys(ids_of(batch.text.row(0))) if x_V[token] != 0]
+    linear = model.head.linear
+    weights_WY = linear.weight[:, tokens].T.double().cpu().numpy()
+    return WordWeights(
+        tuple(encoding.tokenizers["text"].pieces(tokens)),
+        x_V[tokens].numpy(),
+        tuple(encoding.labels.class_names(weights_WY.shape[1])),
+        weights_WY,
+        linear.bias.double().cpu().numpy(),
     )
 
 

@@ -37,6 +37,7 @@ from regard.models import MODELS, any_config
 from regard.models.base import LanguageModel, device_of
 from regard.models.elmo import ELMo
 from regard.models.lstm_lm import LSTMLanguageModel
+from regard.models.ngram_lm import NgramLanguageModel
 from regard.models.word2vec import Word2Vec
 from regard.objectives import language_model as objectives
 from regard.objectives.cross_entropy import perplexity
@@ -64,7 +65,7 @@ from regard.tasks.reading import (
     not_longer,
     padded,
 )
-from regard.tasks.task import Metrics, Network, Start, Task, set_first_bias
+from regard.tasks.task import Metrics, Network, Start, Task, set_first_bias, training_texts
 from regard.tasks.views import TextVectors, Views
 from regard.tasks.written import SourceBatch, WrittenTexts, decode_tokens, wording_of
 from regard.text.normalise import fold_white_space
@@ -150,6 +151,8 @@ class LanguageModeling(Task):
         smoothing = self.recipe.training.label_smoothing
         if isinstance(model, Word2Vec):
             return objectives.SkipGram(model)
+        if isinstance(model, NgramLanguageModel):
+            return objectives.LeavingOneOut(model)
         if isinstance(model, ELMo):
             return objectives.BothDirections(model, smoothing)
         if isinstance(model, LSTMLanguageModel):
@@ -193,6 +196,7 @@ class TextNetwork(Network):
 
     def set_first_weights(self, model: Any, train: Pieces) -> None:
         set_first_bias(model, self.encoding, train)
+        model.count(training_texts(train))
 
     def check(self, data: Prepared[Pieces]) -> None:
         check_max_length(self.recipe)

@@ -47,7 +47,7 @@ from regard.objectives.labels import SpanCrossEntropy
 from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
 from regard.tasks.examples import EncodedExample, ExampleAnswers
 from regard.tasks.headed import (
-    TEXT_MODELS,
+    TOKEN_MODELS,
     HeadedMetrics,
     HeadedNetwork,
     HeadedRecipe,
@@ -144,7 +144,7 @@ class QuestionAnswering(Task):
     data = QuestionData
     head = SpanHeadConfig
     evaluation = AnswerEvaluation
-    models = TEXT_MODELS
+    models = TOKEN_MODELS
     start = Start(completes_model=True)
     vocabularies = ("text",)
     higher_is_better = ("exact_match", "f1")

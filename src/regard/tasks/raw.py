@@ -164,7 +164,8 @@ class TextNotes:
 
 def contextual(model: Any) -> Contextual | None:
     """A model that has vectors for tokens in their context."""
-    return model if isinstance(model, Contextual) else None
+    has_vectors = isinstance(model, Contextual) and model.config.represents == "tokens"
+    return model if has_vectors else None
 
 
 def spelling_options(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:
@@ -193,7 +194,7 @@ def check_max_length(recipe: Recipe, *, imported: bool = False) -> None:
 def token_losses(model: Any, predicted: Predicted) -> tuple[Tensor, Tensor]:
     """The cross-entropy of each token [P] in double precision, and whether it is the likeliest of
     all."""
-    rows = max(1, 2**24 // max(parameter.shape[0] for parameter in model.output.parameters()))
+    rows = max(1, 2**24 // model.readout(predicted[0][:1]).shape[-1])
     losses = []
     right = []
     for hidden_PD, labels_P in zip(*(torch.split(part, rows) for part in predicted), strict=True):

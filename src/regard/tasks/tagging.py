@@ -42,7 +42,7 @@ from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
 from regard.tasks.examples import EncodedExample, ExampleAnswers
 from regard.tasks.headed import (
     FITTING_TOKENS,
-    TEXT_MODELS,
+    TOKEN_MODELS,
     HeadedMetrics,
     HeadedNetwork,
     HeadedRecipe,
@@ -93,7 +93,7 @@ class Tagging(Task):
     name = "tagging"
     data = conll.TaggingData
     head = TagHeadConfig
-    models = TEXT_MODELS
+    models = TOKEN_MODELS
     start = Start(completes_model=True)
     vocabularies = ("text",)
     higher_is_better = ("accuracy", "precision", "recall", "f1")

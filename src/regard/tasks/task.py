@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from regard.config import Config
+from regard.data.batches import Padded
 from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import Encoding, Where
-from regard.data.epochs import Examples
+from regard.data.epochs import Examples, fixed_batches
 from regard.data.example import Example
 from regard.data.inputs import Inputs
 from regard.data.prepare import Prepared, Progress, prepare, read_corpora
@@ -24,6 +25,9 @@ from regard.errors import ConfigError, DecodeError, did_you_mean
 from regard.tasks.answers import Answers, Done, Prediction, ignore
 from regard.tasks.views import Views
 from regard.text.tokenizers import Tokenizers, train_tokenizers
+
+COUNTED_TOKENS = 16_384
+"""Tokens of the training texts that are counted together."""
 
 
 class NoSettings(Config):
@@ -78,6 +82,12 @@ def set_first_bias(model: Any, encoding: Encoding, train: Any) -> None:
     """Start the bias of a model's readout from how often each token is a target."""
     if getattr(model, "output", None) is not None:
         model.output.initialise_bias(torch.from_numpy(encoding.frequencies(train)))
+
+
+def training_texts(train: Any) -> Iterator[Padded]:
+    """The texts of all training examples, many at a time."""
+    for rows in fixed_batches(train, COUNTED_TOKENS):
+        yield train.batch(rows).text
 
 
 class Metrics(ABC):

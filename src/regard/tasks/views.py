@@ -32,6 +32,19 @@ class WordFalls(NamedTuple):
     falls_WA: NDArray[np.float64]
 
 
+class WordWeights(NamedTuple):
+    """What each word of a text adds to the logits of a linear model: W_yv x_v for the word v and the
+    class y."""
+
+    words: tuple[str, ...]
+    values_W: NDArray[np.float64]
+    """x_v, the number of the word in the vector of the text."""
+    classes: tuple[str, ...]
+    weights_WY: NDArray[np.float64]
+    """W_yv."""
+    bias_Y: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class TextVectors:
     """The vectors that a model has for the tokens of a single text."""
@@ -62,6 +75,8 @@ class Views:
     stories: StoryAnswers | None = None
     occlude_words: Callable[[Any, Example], WordFalls] | None = None
     """How much an answer depends on each word; of a model whose head answers."""
+    word_weights: Callable[[Any, Example], WordWeights] | None = None
+    """The weights of the words of a text, of a model that is linear in them."""
     classes: Sequence[str] | None = None
     """The classes whose probabilities are predicted."""
     rewrites: bool = False

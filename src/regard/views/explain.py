@@ -128,8 +128,10 @@ def explain(  # noqa: PLR0913  (one keyword per option, as in the command)
                 raise
     if occlusion is not None and not (occlusion.words or view or alone):
         occlusion = None  # its attention says more
+    of_words = task.views.word_weights
     return replace(
         reading,
+        word_weights=None if of_words is None else of_words(model, explained),
         attentions=attentions,
         steps=() if headed else reading.follow(hidden_BTD),
         rollouts=roll_out(attentions, residual=getattr(config, "residual", True)),

@@ -20,6 +20,7 @@ from regard.errors import DecodeError
 from regard.layers.attention import recording
 from regard.models.headed import LayerMix
 from regard.models.memory_network import MemoryNetwork
+from regard.tasks.views import WordWeights
 from regard.views import worked_attention
 from regard.views.attention import (
     ATTENTION_NAMES,
@@ -32,6 +33,7 @@ from regard.views.labels import shorten, token_label
 from regard.views.occlusion import Occlusion
 from regard.views.report import (
     Bars,
+    Cell,
     HeatMap,
     HeatMaps,
     ImageMap,
@@ -74,6 +76,8 @@ OPTION_EFFECTS = {
 """The views that each option changes; `--numbers` are those of one attention."""
 MAX_SHOWN_DIMENSIONS = 128
 """Dimensions of the position encodings that are drawn."""
+MAX_WEIGHED_CLASSES = 6
+"""Classes whose weights of words are shown, the likeliest first."""
 MAX_SHOWN_LABELS = 10
 """Labels whose probabilities are shown."""
 
@@ -128,6 +132,8 @@ class Explanation(Result):
     """How layers are mixed (Peters et al. 2018, equation 1): `shares` by layer, `gamma`, whether it
     is `learned`."""
     occlusion: Occlusion | None = None
+    word_weights: WordWeights | None = None
+    """The weights of the words, of a model that is linear in them."""
     story: StoryAttention | None = None
     options: ViewOptions = ViewOptions()
 
@@ -510,6 +516,8 @@ class Explanation(Result):
             yield self._maps(view)
         if self.occlusion is not None:
             yield self._occluded(self.occlusion, view)
+        if self.word_weights is not None:
+            yield self._weights(self.word_weights)
         if self.mix is not None:
             yield self._shares(self.mix, view)
         if self.steps:
@@ -559,6 +567,23 @@ class Explanation(Result):
         heading = "How much the answer depends on each word"
         in_terminal = 1 + (probabilities is not None)
         return _section(heading, parts, view == "occlusion", in_terminal)
+
+    def _weights(self, of: WordWeights) -> Section:
+        """What each word adds to the logit of each class: a linear model is its own explanation."""
+        added_WY = of.weights_WY * of.values_W[:, None]
+        order = np.argsort(-np.abs(added_WY).max(1), kind="stable")
+        best = np.argsort(-(added_WY.sum(0) + of.bias_Y), kind="stable")[:MAX_WEIGHED_CLASSES]
+        rows = [
+            [of.words[word], float(of.values_W[word]), *added_WY[word, best].tolist()]
+            for word in order
+        ]
+        rows.append([Cell("bias", ours=True), "", *of.bias_Y[best].tolist()])
+        sums_Y = added_WY.sum(0) + of.bias_Y
+        rows.append([Cell("logit", ours=True), "", *sums_Y[best].tolist()])
+        title = "weight * x of each word, for each class; their sum is the logit"
+        classes = [of.classes[number] for number in best]
+        table = Table(["word", "x", *classes], rows, title, formats=["", ".3f", "+.3f"])
+        return Section("Weights of the words", [table], in_terminal=1)
 
     def _shares(self, mix: Mapping[str, Any], view: View) -> Section:
         """The shares of the layers in their mix, as bars."""
@@ -610,7 +635,19 @@ class Explanation(Result):
             **({} if self.picture is None else {"columns": self.picture.columns}),
             **({} if self.mix is None else {"mix": self.mix}),
             **({} if self.occlusion is None else {"occlusion": self.occlusion.to_json()}),
+            **({} if self.word_weights is None else {"word_weights": self._weights_json()}),
             **self.prediction,
+        }
+
+    def _weights_json(self) -> dict[str, Any]:
+        of = self.word_weights
+        assert of is not None
+        return {
+            "words": of.words,
+            "x": of.values_W.tolist(),
+            "classes": of.classes,
+            "weights": of.weights_WY.tolist(),
+            "bias": of.bias_Y.tolist(),
         }
 
     def json_size(self) -> int:
