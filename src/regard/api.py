@@ -66,6 +66,7 @@ from regard.runs.run import Run
 from regard.search.external import AnyModel, ExternalModel
 from regard.tasks.answers import summed
 from regard.tasks.classification import Classified
+from regard.tasks.reading import words_not_known
 from regard.tasks.views import TextVectors
 from regard.text.files import check_readable
 from regard.text.writing import GrowingFile, atomic_file, check_writable
@@ -538,13 +539,17 @@ def score(
         )
     model = run.predictor(checkpoint, device)
     [given] = read_inputs(run.task, [source])
-    ids, scores = written.score_text(model, given.text, _text_or_tokens(target))
+    wanted = _text_or_tokens(target)
+    ids, scores = written.score_text(model, given.text, wanted)
+    read = wanted if isinstance(wanted, str) else ""
+    unknown = words_not_known(run.recipe.model, run.tokenizers, given.text, read)
     return {
         "source": given.text,
         "target": written.tokenizer.decode(ids),
         "score": sum(scores),
         "tokens": written.tokenizer.tokens(ids),
         "token_scores": scores,
+        **({"unknown": unknown} if unknown else {}),
     }
 
 

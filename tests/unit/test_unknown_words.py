@@ -18,6 +18,7 @@ from model_cases import WORDS, build, close
 from raw_cases import ELMO, raw_recipe
 from regard.api import features
 from regard.data.batches import Padded, TextBatch
+from regard.data.corpora import generate
 from regard.data.dataset import Dataset
 from regard.data.raw import RawData, document_pieces
 from regard.objectives.language_model import BothDirections
@@ -347,3 +348,43 @@ def test_a_model_of_tokens_knows_no_other_words(tmp_path: Path) -> None:
     told = succeed("predict", tmp_path / "run", "여우", "--features", file, "--overwrite").err
     assert "every token of '여우' is unknown to the tokenizer" in told
     assert np.load(file)["tokens"].tolist() == ["<unk>"]
+
+
+# Named by every verb
+
+
+def small_run(folder: Path, task: str, corpus: str, kind: str) -> Path:
+    sizes = (("train", 60), ("validation", 10))
+    tree = {
+        "task": task,
+        "data": {part: {"corpus": corpus, "size": size} for part, size in sizes},
+        "tokenizer": {"kind": "word"},
+        "model": {"kind": kind},
+        "training": {"steps": 2, "device": "cpu"},
+    }
+    train(tree, out=folder, quiet=True)
+    return folder
+
+
+def test_a_classifier_names_unknown_words(tmp_path: Path) -> None:
+    reader = small_run(tmp_path / "run", "classification", "reviews-en", "bag_of_words")
+    [(known, _)] = generate("reviews-en", 1, 1, "train")
+    typed = f"{known} qwertyfox"
+    told = succeed("predict", reader, typed).err
+    assert "has 1 token that is not in the vocabulary ('qwertyfox')" in told
+    answers = succeed("predict", reader, typed, known, "--json").jsons
+    assert [answer.get("unknown") for answer in answers] == [["qwertyfox"], None]
+    assert succeed("explain", reader, typed, "--json").json["unknown"] == ["qwertyfox"]
+    assert "'qwertyfox'" in succeed("explain", reader, typed).err
+
+
+def test_a_language_model_names_unknown_words(tmp_path: Path) -> None:
+    writer = small_run(tmp_path / "run", "language_modeling", "tales-en", "ngram")
+    [(known,)] = generate("tales-en", 1, 1, "train")
+    first, *words = known.split()
+    scored = succeed("score", writer, f"{first} zebra", " ".join([*words, "yaks."])).err
+    assert "'zebra', 'yaks.'" in scored
+    as_json = succeed("score", writer, f"{first} zebra", " ".join(words), "--json").json
+    assert as_json["unknown"] == ["zebra"]
+    assert succeed("predict", writer, f"{first} zebra", "--json").json["unknown"] == ["zebra"]
+    assert succeed("explain", writer, f"{first} zebra", "--json").json["unknown"] == ["zebra"]

@@ -71,6 +71,13 @@ def note(text: str) -> None:
     say(f"note: {shown(text)}", sys.stderr)
 
 
+def note_unknown(words: Sequence[str]) -> None:
+    """Name the words of an input that the vocabulary does not know, if there are any."""
+    if words:
+        named = ", ".join(map(repr, words))
+        note(f"not in the vocabulary, so that the model does not know them: {named}")
+
+
 def complain(problems: Iterable[Problem]) -> None:
     """Print each problem as one line on standard error."""
     for problem in problems:

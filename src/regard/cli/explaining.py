@@ -189,6 +189,8 @@ def _show_explanation(
     """Print an explanation, or one attention with its `numbers`, and write it to a file."""
     from regard.views.render import write_result
 
+    if not as_json:
+        console.note_unknown(explanation.unknown)
     result = explanation.worked() if numbers else explanation
     is_json_file = out is not None and out.suffix.lower() == ".json"
     if (as_json or is_json_file) and not numbers:

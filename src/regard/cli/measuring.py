@@ -130,6 +130,7 @@ def score(
     for token, log_p in zip(result["tokens"], result["token_scores"], strict=True):
         console.say(f"{log_p:10.4f}  {token}")
     console.say(f"{result['score']:10.4f}  log P of all {len(result['tokens'])} tokens")
+    console.note_unknown(result.get("unknown", ()))
 
 
 def _tokens_in(target: str) -> list[str]:

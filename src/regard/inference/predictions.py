@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from regard.data.example import Example
@@ -51,7 +51,7 @@ class Predictions(list[Prediction]):
         line."""
         for prediction in self:
             if as_json:
-                yield json.dumps(prediction.to_json(), ensure_ascii=False)
+                yield json.dumps(prediction.answer(), ensure_ascii=False)
             else:
                 yield from (" ".join(line.splitlines()) for line in prediction.lines(self.nbest))
 
@@ -115,6 +115,21 @@ def _predict_chunk(
         for row, item in enumerate(chunk.inputs)
     ]
     notes = run.task.answers.notes(readable, predictions)
+    answers = _with_unknown_words(answers, chunk.inputs, notes)
     if run.recipe.model.reads != "image":
         notes = [*image_notes(readable.inputs), *notes]
     return Predictions(answers, run.recipe.search.nbest, notes)
+
+
+def _with_unknown_words(
+    answers: Sequence[Prediction], inputs: Sequence[Example], notes: Iterable[Note]
+) -> list[Prediction]:
+    """The predictions, each with the words of its input that notes call unknown."""
+    unknown = dict[str, tuple[str, ...]]()
+    for note in notes:
+        if note.words:
+            unknown[note.place] = tuple(dict.fromkeys((*unknown.get(note.place, ()), *note.words)))
+    return [
+        replace(answer, unknown=unknown[given.place]) if given.place in unknown else answer
+        for answer, given in zip(answers, inputs, strict=True)
+    ]

@@ -84,8 +84,15 @@ class Prediction:
     search: dict[str, Any] | None = field(default=None, kw_only=True)
     """The record of the search, if one was asked for."""
 
+    unknown: tuple[str, ...] = field(default=(), kw_only=True)
+    """The words of the input that the vocabulary does not know."""
+
     def to_json(self) -> dict[str, Any]:
         raise NotImplementedError
+
+    def answer(self) -> dict[str, Any]:
+        """The JSON that users get: the prediction, and the unknown words if there are any."""
+        return self.to_json() | ({"unknown": [*self.unknown]} if self.unknown else {})
 
     def lines(self, nbest: int) -> Iterator[str]:
         """What the command line prints."""
@@ -100,6 +107,10 @@ class Note:
     """Tokens that the model does not know, a text that is longer than what it was trained on or
     remembers, or the name of an image, which is read as a text."""
     text: str
+    place: str = ""
+    """The input that it is about."""
+    words: tuple[str, ...] = ()
+    """The words of the input that have unknown tokens, as they were typed."""
 
     def __str__(self) -> str:
         return self.text

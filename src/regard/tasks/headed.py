@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.config import Config
 from regard.data.config import Recipe
 from regard.data.dataset import Dataset
+from regard.data.example import Example
 from regard.data.framing import Framed, Framing, Long, labelled_batch
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError
@@ -26,7 +27,13 @@ from regard.models.ngrams import LinearModel
 from regard.tasks.answers import Done, EncodedInputs, Note, ignore
 from regard.tasks.examples import EncodedExample, ExampleAnswers
 from regard.tasks.raw import check_max_length, spelling_options
-from regard.tasks.reading import by_length, is_foreign, nothing_known, read_tokens
+from regard.tasks.reading import (
+    by_length,
+    is_foreign,
+    nothing_known,
+    read_tokens,
+    unknown_notes,
+)
 from regard.tasks.task import Metrics, Network, training_texts
 from regard.tasks.views import TextVectors
 from regard.text.tokenizers import Tokenizers
@@ -146,14 +153,22 @@ def token_logits(model: Headed, rows: Sequence[Framed], pad: int) -> Iterator[tu
 def unknown_texts(
     encoded: EncodedInputs[EncodedExample], fields_of: Fields, framing: Framing
 ) -> list[Note]:
-    """There is a prediction for every text; a note says in which of them every token is unknown."""
+    """There is a prediction for every text; notes say which words of it are unknown, or that all
+    are. A model that reads letters knows every word."""
     tokenizer = framing.tokenizer
-    return [
-        Note("unknown", str(nothing_known(text, given.place)))
-        for row, given in zip(encoded.readable(), encoded.inputs, strict=True)
-        for text, ids in fields_of(*row)
-        if tokenizer.all_unknown(ids) and is_foreign(tokenizer, framing.spelled(ids, [text], 0))
-    ]
+    notes = list[Note]()
+    for row, given in zip(encoded.readable(), encoded.inputs, strict=True):
+        for text, ids in fields_of(*row):
+            if tokenizer.unk not in ids:
+                continue
+            if tokenizer.all_unknown(ids) and is_foreign(
+                tokenizer, framing.spelled(ids, [text], 0)
+            ):
+                what = str(nothing_known(text, given.place))
+                notes.append(Note("unknown", what, given.place, tuple(text.split())))
+            elif framing.letters is None:
+                notes += unknown_notes(tokenizer, [Example.of_text(text, given.place)], [ids])
+    return notes
 
 
 def head_vectors(recipe: HeadedRecipe, tokenizers: Tokenizers) -> TextVectors | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from regard.data.config import Recipe
 from regard.data.example import Example
 from regard.engine.machine import token_budgets
 from regard.errors import DecodeError, InputError, Problem, RegardError
-from regard.models.base import device_of
+from regard.models.base import ModelConfig, device_of
 from regard.search.stopping import stop_if_given_up
 from regard.tasks.answers import Note, readable
 from regard.text.languages import language_token
@@ -179,23 +179,37 @@ def unknown_notes(
     for given, row in zip(inputs, rows, strict=True):
         if count := row.count(tokenizer.unk):
             tokens = "1 token that is" if count == 1 else f"{count:,} tokens that are"
-            words = _unknown_words(tokenizer, given.text)
+            words = unknown_words(tokenizer, given.text)
             what = (
-                f"{given.place} has {tokens} not in the vocabulary ({words}): the model "
+                f"{given.place} has {tokens} not in the vocabulary ({_named(words)}): the model "
                 f"reads {symbol} there"
             )
-            notes.append(Note("unknown", what))
+            notes.append(Note("unknown", what, given.place, words))
     return notes
 
 
-def _unknown_words(tokenizer: Tokenizer, text: str) -> str:
-    """The first words with an unknown token, as they were typed."""
-    words = list(dict.fromkeys(text.split(" ")))
-    unknown = [
-        word
-        for word, ids in zip(words, tokenizer.encode_batch(words), strict=True)
-        if tokenizer.unk in ids
-    ]
+def unknown_words(tokenizer: Tokenizer, text: str) -> tuple[str, ...]:
+    """The words with an unknown token, as they were typed, each once."""
+    words = [*dict.fromkeys(text.split())]
+    rows = tokenizer.encode_batch(words)
+    return tuple(word for word, ids in zip(words, rows, strict=True) if tokenizer.unk in ids)
+
+
+def words_not_known(
+    config: ModelConfig, tokenizers: Mapping[str, Tokenizer], source: str, target: str = ""
+) -> list[str]:
+    """The unknown words of a source and a target, or of a text and its continuation. A model that
+    reads letters knows every word, and an image has none."""
+    if config.letters is not None:
+        return []
+    texts = [(target, tokenizers.get("text") or tokenizers.get("target"))]
+    if config.reads != "image":
+        texts = [(source, tokenizers.get("text") or tokenizers.get("source")), *texts]
+    return [*dict.fromkeys(word for text, own in texts if own for word in unknown_words(own, text))]
+
+
+def _named(unknown: Sequence[str]) -> str:
+    """The first of these words, shortened."""
     limit = MAX_WORD_CHARACTERS
     shown = [repr(word if len(word) <= limit else f"{word[:limit]}...") for word in unknown]
     return ", ".join([*shown[:MAX_NAMED_WORDS], *(["..."] if shown[MAX_NAMED_WORDS:] else [])])

@@ -40,7 +40,7 @@ from regard.runs import Run
 from regard.search.scoring import log_probabilities
 from regard.tasks.answers import readable
 from regard.tasks.masked_language_modeling import GAP, FilledGaps, texts_of_input
-from regard.tasks.reading import encode_each_spelled, not_longer
+from regard.tasks.reading import encode_each_spelled, not_longer, words_not_known
 from regard.tasks.story_answering import StoryAnswers
 from regard.tasks.task import Task
 from regard.tasks.written import Source
@@ -131,6 +131,7 @@ def explain(  # noqa: PLR0913  (one keyword per option, as in the command)
     of_words = task.views.word_weights
     return replace(
         reading,
+        unknown=words_not_known(config, run.tokenizers, _plain(given[0].text), target or ""),
         word_weights=None if of_words is None else of_words(model, explained),
         attentions=attentions,
         steps=() if headed else reading.follow(hidden_BTD),
@@ -140,6 +141,11 @@ def explain(  # noqa: PLR0913  (one keyword per option, as in the command)
         occlusion=occlusion,
         options=ViewOptions(view),
     )
+
+
+def _plain(text: str) -> str:
+    """An input without its gaps, which are not words."""
+    return text.replace(GAP, " ")
 
 
 def _check_options(

@@ -135,6 +135,8 @@ class Explanation(Result):
     word_weights: WordWeights | None = None
     """The weights of the words, of a model that is linear in them."""
     story: StoryAttention | None = None
+    unknown: Sequence[str] = ()
+    """The words of the input and of a given target that the vocabulary does not know."""
     options: ViewOptions = ViewOptions()
 
     def select(self, options: ViewOptions) -> Explanation:
@@ -636,6 +638,7 @@ class Explanation(Result):
             **({} if self.mix is None else {"mix": self.mix}),
             **({} if self.occlusion is None else {"occlusion": self.occlusion.to_json()}),
             **({} if self.word_weights is None else {"word_weights": self._weights_json()}),
+            **({"unknown": [*self.unknown]} if self.unknown else {}),
             **self.prediction,
         }
 
