@@ -359,12 +359,13 @@ def test_the_reference_shows_the_defaults_of_tasks_and_the_size_of_each_preset()
     lines = text_of("docs/recipes.md").splitlines()
     [smoothing] = [line for line in lines if line.startswith("| `label_smoothing` |")]
     others = (
-        "language_modeling, masked_language_modeling, story_answering, classification, regression"
+        "language_modeling, masked_language_modeling, denoising, story_answering, classification, "
+        "regression"
     )
     assert f"| `0.1`; `0.0` for {others}" in smoothing
     [rate] = [line for line in lines if line.startswith("| `learning_rate` |")]
     assert "| by model; `0.32` for story_answering |" in rate
-    presets = [(kind, preset) for kind, (config, _) in MODELS.items() for preset in config.PRESETS]
+    presets = [(kind, preset) for kind, (config, *_) in MODELS.items() for preset in config.PRESETS]
     rows = [line.split(" | ") for line in lines if re.match(r"\| `\w+` \| `\w+` \|", line)]
     assert [(row[0].strip("|` "), row[1].strip("` ")) for row in rows[-len(presets) :]] == presets
     assert "| `gpt` | `base` | 12 | 768 | 91,591,680 | 0.00017 |" in lines

@@ -38,6 +38,7 @@ KINDS = (
     "modernbert",
     "bilstm",
     "cnn",
+    "transformer",
 )
 TEXT = "Ben lives in New York. Ben was born in 1990. Ben has a dog."
 LEARNED: dict[str, tuple[dict[str, Any], list[str]]] = {

@@ -128,6 +128,13 @@ SMALL: dict[str, dict[str, Any]] = {
     "mpnet": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
     "deberta": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
     "modernbert": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "transformer": {
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "width": 16,
+        "heads": 2,
+        "feed_forward": 16,
+    },
     "bilstm": {"embedding": 16, "hidden": 8, "layers": 1},
     "cnn": {"embedding": 16, "maps": 8},
 }

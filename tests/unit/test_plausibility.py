@@ -25,7 +25,7 @@ from regard.training.size import parameters_of, refuse_too_large
 CPU = torch.device("cpu")
 GIANT = ["model.width=16384", "model.encoder_layers=48", "model.decoder_layers=48"]
 KINDS = [
-    (kind, preset) for kind, (config, _) in MODELS.items() for preset in list(config.PRESETS)[:2]
+    (kind, preset) for kind, known in MODELS.items() for preset in list(known.config.PRESETS)[:2]
 ]
 
 

@@ -26,6 +26,7 @@ from regard.models.ngram_lm import NgramConfig, NgramLanguageModel
 from regard.models.rnn import RNN, RNNConfig
 from regard.models.self_attention import SelfAttention, SelfAttentionConfig
 from regard.models.text_classifiers import CNN, BiLSTM, BiLSTMConfig, CNNConfig
+from regard.models.text_transformer import TextTransformer
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.models.word2vec import Word2Vec, Word2VecConfig
 
@@ -37,7 +38,7 @@ MODELS: dict[str, Kind] = {
     "bahdanau": Kind(BahdanauConfig, Bahdanau),
     "luong": Kind(LuongConfig, Luong),
     "self_attention": Kind(SelfAttentionConfig, SelfAttention),
-    "transformer": Kind(TransformerConfig, Transformer),
+    "transformer": Kind(TransformerConfig, Transformer, TextTransformer),
     "captioner": Kind(CaptionerConfig, build_captioner),
     "memory_network": Kind(MemoryNetworkConfig, MemoryNetwork),
     "lstm_lm": Kind(LSTMLanguageModelConfig, LSTMLanguageModel),

@@ -45,6 +45,8 @@ class ModelConfig(Config):
     reads: ClassVar[Literal["source", "image", "story", "text"]]
     """The contents of a batch: a source and a target, an image and a caption, a story and a
     question, or single texts."""
+    # whether it can read single texts under a head, too, though it reads a source and a target
+    reads_texts: ClassVar[bool] = False
     # whether it writes text token by token, with `begin` and `step`
     generates: ClassVar[bool] = False
     pretraining: ClassVar[
@@ -123,6 +125,13 @@ class Kind(NamedTuple):
 
     config: type[ModelConfig]
     model: Callable[..., Any]
+    text_model: Callable[..., Any] | None = None
+    """What reads single texts under a head, if the model itself reads a source and a target."""
+
+    def build_base(self, config: ModelConfig, vocabulary_size: int, **options: Any) -> Any:
+        """The model of single texts below a head, with new weights."""
+        kind = self._replace(model=self.text_model or self.model)
+        return kind.build(config, vocabulary_size, **options)
 
     def build(self, config: ModelConfig, *sizes: int, **options: Any) -> Any:
         """The model that a config describes, with new weights from torch's random generator.

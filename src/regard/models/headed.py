@@ -167,7 +167,7 @@ def build_base(
 
     `by_token`: whether the head has an answer for each token.
     """
-    base: Contextual = MODELS[config.kind].build(config, vocabulary_size, **options)
+    base: Contextual = MODELS[config.kind].build_base(config, vocabulary_size, **options)
     assert config.causal or not keep_readout
     base.prepare_for_head(keep_readout=keep_readout, by_token=by_token)
     return base

@@ -55,6 +55,9 @@ class TransformerConfig(HeadsConfig):
         "big": _sizes(layers=6, width=1024, heads=16, feed_forward=4096, norm="post", dropout=0.3),
     }
     reads = "source"
+    reads_texts = True
+    segments = True
+    head_pooling = "last"
     generates = True
     alignment = "decoder.*.cross_attention"
 
@@ -110,6 +113,11 @@ class TransformerConfig(HeadsConfig):
     activation: Literal["relu", "swish", "gelu"] = "relu"
     """Activation of the feed-forward layers: the paper's ReLU, swish x sigmoid(x) as in OPUS-MT's
     models, or GELU."""
+
+    @property
+    def layers(self) -> int:
+        """Blocks of both sides: under a head, the encoder's are below the decoder's."""
+        return self.encoder_layers + self.decoder_layers
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
         longest = max(longest_source, longest_target)

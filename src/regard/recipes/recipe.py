@@ -113,7 +113,9 @@ class Recipe(BaseRecipe, Generic[D, E, M, T_co]):
         model = others.data.get("model")
         if search.coverage_penalty and model and not model.alignment:
             known = {
-                kind: config for kind, (config, _) in MODELS.items() if config.reads == "source"
+                kind: known.config
+                for kind, known in MODELS.items()
+                if known.config.reads == "source"
             }
             attending = ", ".join(kind for kind, config in known.items() if config.alignment)
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from regard.tasks.captioning import Captioning
 from regard.tasks.classification import Classification
+from regard.tasks.denoising import Denoising
 from regard.tasks.language_modeling import LanguageModeling
 from regard.tasks.masked_language_modeling import MaskedLanguageModeling
 from regard.tasks.multiple_choice import MultipleChoice
@@ -21,6 +22,7 @@ TASKS: dict[str, type[Task]] = {
     "captioning": Captioning,
     "language_modeling": LanguageModeling,
     "masked_language_modeling": MaskedLanguageModeling,
+    "denoising": Denoising,
     "story_answering": StoryAnswering,
     "classification": Classification,
     "regression": Regression,

@@ -40,7 +40,9 @@ from regard.text.tokenizers import Tokenizers
 
 TOKEN_MODELS = any_config(lambda config: config.reads == "text" and config.represents == "tokens")
 """Models with a vector for each token."""
-TEXT_MODELS = any_config(lambda config: config.reads == "text" and config.represents is not None)
+TEXT_MODELS = any_config(
+    lambda config: (config.reads == "text" or config.reads_texts) and config.represents is not None
+)
 """Models with a vector for a text."""
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw",

@@ -50,13 +50,18 @@ class RawEncoding(Encoding):
         cut: Cut,
         sentences: Sentences | None = None,
         counts: Callable[[Any], dict[str, int]] | None = None,
+        side: str = "text",
     ) -> None:
         """`sentences` says how sentences are found, for a model that needs them; `counts` gives
-        what `check` counts of the examples."""
+        what `check` counts of the examples; `side` names the tokenizer."""
         super().__init__(recipe, tokenizers)
+        self.tokenizer = tokenizers[side]
         self.cut = cut
         self.sentences = sentences
         self.counts = counts
+
+    def tokenizer_of(self, column: str) -> Tokenizer | None:
+        return self.tokenizer if column == "text" else None
 
     def settings(self) -> list[Any]:
         return [self.sentences, self.recipe.model.letters is not None]
@@ -65,7 +70,7 @@ class RawEncoding(Encoding):
         return encode_documents(
             texts["text"],
             texts["part"],
-            self.tokenizers["text"],
+            self.tokenizer,
             self.sentences,
             self.recipe.model.letters,
         )
@@ -74,12 +79,12 @@ class RawEncoding(Encoding):
         """The tokens of whole documents, without their ends."""
         text = self.raw_tokens(examples)
         tokens = int(text.lengths.sum(dtype=np.int64))
-        unknown = int(text.frequencies()[self.tokenizers["text"].unk])
+        unknown = int(text.frequencies()[self.tokenizer.unk])
         return {"text": ColumnReport(tokens, unknown / max(tokens, 1), Histogram.of(text.lengths))}
 
     def raw_tokens(self, rows: Dataset) -> RawTokens:
         """The documents of some rows, as tokens."""
-        return RawTokens(rows, self.tokenizers["text"], self.recipe.model.letters)
+        return RawTokens(rows, self.tokenizer, self.recipe.model.letters)
 
     def examples(self, rows: Dataset, part: str) -> Examples:
         return self.cut(self.raw_tokens(rows), part)

@@ -71,6 +71,8 @@ class Views:
     """The texts that a search writes."""
     text_metrics: TextMetrics | None = None
     """The metrics of texts that a search writes for sources, and that have references."""
+    restores: TargetTexts | None = None
+    """The texts that a search writes for sources, if these are not compared with references."""
     gaps: FilledGaps | None = None
     stories: StoryAnswers | None = None
     occlude_words: Callable[[Any, Example], WordFalls] | None = None
@@ -86,13 +88,14 @@ class Views:
 
     @property
     def targets(self) -> TargetTexts | None:
-        """The texts that a search writes for sources, and that have references."""
-        return None if self.text_metrics is None else self.text_metrics.targets
+        """The texts that a search writes for sources."""
+        return self.restores if self.text_metrics is None else self.text_metrics.targets
 
     @property
     def target_texts(self) -> TargetTexts:
         """The targets of a task that has them."""
-        return self.compared_texts.targets
+        assert self.targets is not None
+        return self.targets
 
     @property
     def compared_texts(self) -> TextMetrics:

@@ -125,8 +125,13 @@ def _without(weights: dict[str, Tensor], prefixes: Iterable[str]) -> dict[str, T
 
 def _other_tokenizers(run: Run, name: str, tokenizers: Tokenizers) -> Iterator[Problem]:
     """Each id must mean the same token in both runs."""
-    theirs = {side: tokenizer.fingerprint for side, tokenizer in run.tokenizers.items()}
-    if theirs == {side: tokenizer.fingerprint for side, tokenizer in tokenizers.items()}:
+    theirs, ours = (
+        {side: tokenizer.fingerprint for side, tokenizer in both.items()}
+        for both in (run.tokenizers, tokenizers)
+    )
+    # a run with one tokenizer for source and target can begin one that reads single texts
+    are_one = len({*theirs.values(), *ours.values()}) == 1
+    if theirs == ours or are_one:
         return
     files = ", ".join(f"{side}: {name}/tokenizer.{side}.json" for side in theirs)
     reuse = (

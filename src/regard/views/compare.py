@@ -46,7 +46,7 @@ def compare(  # noqa: PLR0913  (one keyword per option, as in the command)
     named = _named([Run.open(run, accept_recipe) for run in runs], hypotheses, baseline)
     baseline = baseline or next(iter(named))
     first = named[next(iter(named))]
-    texts = first.task.views.targets is not None
+    texts = first.task.views.text_metrics is not None
     if not texts:
         options = {
             "--hypotheses": hypotheses or None,

@@ -287,7 +287,7 @@ def diagnose(  # noqa: PLR0913  (one keyword per option, as in the command)
     and a rule error where a rule of the search forbids the reference. Else it is a model error.
     """
     run = Run.open(run, accept_recipe)
-    if run.task.views.targets is None:
+    if run.task.views.text_metrics is None:
         what = (
             f"diagnose compares outputs with references, which a run of {run.recipe.task} "
             "does not have"

@@ -388,6 +388,7 @@ export const TEXTS = {
   task_summarization: { en: "summarization", ko: "요약" },
   task_captioning: { en: "image captioning", ko: "이미지 설명" },
   task_language_modeling: { en: "language modelling", ko: "언어 모델링" },
+  task_denoising: { en: "denoising", ko: "잡음 제거" },
   task_masked_language_modeling: { en: "masked language modelling", ko: "마스크 언어 모델링" },
   task_story_answering: { en: "questions about stories", ko: "이야기 질의응답" },
   task_classification: { en: "classification", ko: "분류" },
