@@ -615,6 +615,7 @@ HARMLESS = {
     "data.max_ratio",
     "data.stride",
     "data.masked_weight",
+    "data.replaced_weight",
     "evaluation.threshold",
     "head.auxiliary",
     "head.class_weights",

@@ -639,6 +639,8 @@ def test_every_preset_of_every_model_can_be_built(kind: str) -> None:
     options = {"characters_VC": torch.zeros(1000, 50, dtype=torch.long)} if kind == "elmo" else {}
     sizes = []
     for preset in config.PRESETS:
+        if "_" in preset:  # another paper's model of this kind
+            continue
         chosen = config.model_validate({"kind": kind, "preset": preset})
         with torch.device("meta"):
             sizes.append(count_parameters(MODELS[kind].build(chosen, *vocabularies, **options)))

@@ -19,12 +19,14 @@ from regard.data import corpora
 from regard.data.config import BuiltIn
 from regard.data.corpora import (
     GENERATORS,
+    INFERENCES,
     REVERSED,
     SIZES,
     Part,
     date_words,
     generate,
     generator_words,
+    inference,
     meanings,
     packaged_rows,
     part_of,
@@ -404,9 +406,40 @@ def test_the_sentence_of_the_tired_animal_is_in_the_corpus_of_meanings() -> None
 
 
 @pytest.mark.parametrize(
+    ("premise", "hypothesis", "label"),
+    [
+        ("a boy/eats an apple/ in the park/-", "a child/eats fruit/ outside/-", "entailment"),
+        ("a boy/eats fruit/ outside/-", "a boy/eats an apple/ outside/-", "neutral"),
+        ("a boy/eats fruit/ outside/-", "a boy/eats fruit/ outside/ on monday", "neutral"),
+        ("a boy/eats an apple/ outside/-", "a girl/eats an apple/ outside/-", "contradiction"),
+        ("a boy/eats an apple/-/-", "a child/eats a pear/ outside/-", "contradiction"),
+        ("소년/사과를 먹는다/ 공원에서/-", "아이/과일을 먹는다/ 밖에서/-", "entailment"),
+    ],
+)
+def test_what_follows_from_a_sentence(premise: str, hypothesis: str, label: str) -> None:
+    language = "ko" if premise.startswith("소") else "en"
+    found = inference(f"inference-{language}", premise.split("/"), hypothesis.split("/"))
+    assert found == label
+
+
+@pytest.mark.parametrize("name", ["inference-en", "inference-ko"])
+def test_no_sentence_of_inference_is_in_two_parts(name: str) -> None:
+    sentences = {}
+    for part, size in (("train", 600), ("validation", 60), ("test", 60)):
+        rows = list(generate(name, size, 1, part))  # type: ignore[arg-type]
+        labels = [label for _, _, label in rows]
+        assert {labels.count(label) for label in INFERENCES} == {size // 3}
+        sentences[part] = {text for first, second, _ in rows for text in (first, second)}
+    assert not sentences["train"] & sentences["test"]
+    assert not sentences["train"] & sentences["validation"]
+    assert not sentences["validation"] & sentences["test"]
+
+
+@pytest.mark.parametrize(
     ("name", "task"),
     [
         ("reviews-en", "classification"),
+        ("inference-en", "classification"),
         ("names-en", "tagging"),
         ("portraits-en", "question_answering"),
         ("errands", "language_modeling"),

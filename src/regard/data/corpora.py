@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from functools import cache, partial
 from importlib.resources import files
-from itertools import chain, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple, TypeVar, cast
@@ -383,6 +383,80 @@ def _opinions(random: Random, part: Part, *, diary: bool = False) -> Iterator[Ce
             yield (text,) if diary else (text, label)
 
 
+# Natural language inference: two sentences about one scene
+
+INFERENCES = ("entailment", "neutral", "contradiction")
+SLOTS = ("subject", "act", "place", "time")
+HYPOTHESES_TRIED = 400
+
+
+@cache
+def _relation(name: str, slot: str, given: str, said: str) -> str:
+    """How a word of a hypothesis follows from the word of a premise in the same slot."""
+    lines = generator_words()[name][slot]
+    if any(given in line and said in line[line.index(given) :] for line in lines):
+        return "entailment"
+    particular = any(said in line and given in line[line.index(said) :] for line in lines)
+    return "neutral" if particular else "contradiction"
+
+
+def inference(name: str, premise: Sequence[str], hypothesis: Sequence[str]) -> str:
+    """Whether a hypothesis follows from a premise, may be true, or cannot be; the same scene is
+    meant, so that what is neither equal nor more general nor more particular excludes each
+    other."""
+    words = zip(SLOTS, premise, hypothesis, strict=True)
+    relations = {_relation(name, slot, given, said) for slot, given, said in words}
+    return next(label for label in reversed(INFERENCES) if label in relations)
+
+
+def _inferences(name: str, random: Random, part: Part) -> Iterator[Cells]:
+    """ "a boy eats an apple in the park." entails "a child eats fruit outside."; "a boy eats an apple
+    outside." is neutral to "a boy eats fruit in the park."; "a girl eats ..." contradicts it.
+
+    The three labels are equally frequent. Both sentences are of the part, so no sentence of one
+    part occurs in another.
+    """
+    grammar = generator_words()[name]
+
+    def sentence(words: Sequence[str]) -> str:
+        text = grammar["frame"].format(**dict(zip(SLOTS, words, strict=True))).replace("-", "")
+        return re.sub(r"(.)이/가", lambda at: at[1] + particle_after(at[1], "이"), text)
+
+    labels = cycle(INFERENCES)
+    label = next(labels)
+    while True:
+        premise = _scene_words(grammar, random)
+        if part_of(sentence(premise)) != part:
+            continue
+        # nothing is more general than some premises, and nothing more particular than others
+        for _ in range(HYPOTHESES_TRIED):
+            hypothesis = [
+                _related(grammar[slot], word, label, random)
+                for slot, word in zip(SLOTS, premise, strict=True)
+            ]
+            fits = (
+                hypothesis != premise
+                and inference(name, premise, hypothesis) == label
+                and part_of(sentence(hypothesis)) == part
+            )
+            if fits:
+                yield sentence(premise), sentence(hypothesis), label
+                label = next(labels)
+                break
+
+
+def _scene_words(grammar: Tree, random: Random) -> list[str]:
+    return [pick(random, pick(random, grammar[slot])) for slot in SLOTS]
+
+
+def _related(lines: Sequence[Sequence[str]], word: str, label: str, random: Random) -> str:
+    """A word for the same slot: most often of the same line, and any word now and then in a
+    contradiction."""
+    if label == "contradiction" and random.random() < 0.4:
+        return pick(random, pick(random, lines))
+    return pick(random, pick(random, [line for line in lines if word in line]))
+
+
 # Pictures of shapes, as text that is drawn when it is looked at
 
 GAP = 4
@@ -434,6 +508,7 @@ GENERATORS: dict[str, Generator] = {
     "errands": _errands,
     "diaries-ko": partial(_opinions, diary=True),
     "opinions-ko": _opinions,
+    **{name: partial(_inferences, name) for name in ("inference-en", "inference-ko")},
     "shapes": partial(_shapes, "english"),
     "shapes-ko": partial(_shapes, "korean"),
 }
@@ -457,6 +532,7 @@ COLUMNS = {
         ("tales", "errands", "reviews", "order", "diaries", "opinions"), ("text", "label")
     ),
     "headlines": ("document", "summary"),
+    "inference": ("first", "second", "label"),
     "shapes": ("image", "caption"),
 }
 """The columns of corpora that are no pairs of source and target."""

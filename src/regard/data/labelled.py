@@ -83,6 +83,14 @@ class LabelledTable(Corpus):
         return len(self.texts)
 
 
+LabelledCorpus = Literal[
+    "reviews-en", "reviews-ko", "opinions-ko", "order", "inference-en", "inference-ko"
+]
+"""The built-in corpora of labelled texts."""
+PAIRS = ("inference-en", "inference-ko")
+"""Those of two texts."""
+
+
 class Labelled(LabelledTable):
     """Texts, or pairs of texts, each with a label."""
 
@@ -94,9 +102,11 @@ class Labelled(LabelledTable):
     """The column of the second."""
     label: str | int | None = None
     """The column of the label: a class as it is written there, or a number."""
-    corpus: Literal["reviews-en", "reviews-ko", "opinions-ko", "order"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    corpus: LabelledCorpus | None = None  # type: ignore[assignment]  # other corpora than those of pairs
     """A corpus of the package: short reviews in English or Korean, positive or negative; opinions in
-    Korean, good or bad; or sentences in which two people act, and who does so first."""
+    Korean, good or bad; sentences in which two people act, and who does so first; or pairs of
+    sentences in English or Korean of which the second follows from the first, may be true, or
+    contradicts it."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
@@ -104,7 +114,8 @@ class Labelled(LabelledTable):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return ("text",) if self.first is None and self.second is None else ("first", "second")
+        is_pair = self.first is not None or self.second is not None or self.corpus in PAIRS
+        return ("first", "second") if is_pair else ("text",)
 
     @model_validator(mode="after")
     def _one_text_or_two(self) -> Labelled:
