@@ -27,6 +27,8 @@ class SelfAttentionConfig(TransformerConfig):
         "small": {"decoder_layers": 4, "width": 256, "heads": 4, "feed_forward": 1024},
         "base": {"decoder_layers": 6, "width": 512, "heads": 8, "feed_forward": 2048},
     }
+    reads_texts = False
+
     kind: Literal["self_attention"] = "self_attention"  # type: ignore[assignment]  # another kind with the same fields
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it."""
