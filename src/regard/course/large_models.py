@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -177,7 +178,8 @@ def experiment(lab: Lab) -> Findings:
     columns = ["pre-trained with", "updates", "seconds", "own loss", "single text", "pair"]
     table = Table(columns, rows, formats=["", "", ".0f", ".2f", ".3f", ".3f"])
     sizes = {"single_labels": SINGLE_LABELS, "pair_labels": PAIR_LABELS, "documents": DOCUMENTS}
-    return {"models": table_of_models(), "objectives": table, **sizes, **numbers}  # fmt: skip
+    full = _on_film_reviews(lab) if lab.full else {}
+    return {"models": table_of_models(), "objectives": table, **sizes, **numbers, **full}
 
 
 def _text_file(lab: Lab) -> Tree:
@@ -221,6 +223,112 @@ def _inferences(lab: Lab) -> Tree:
 def _learned(lab: Lab, name: str, start: Run | Tree, data: Tree) -> float:
     steps = 200 if name == "single" else 400
     run = lab.fine_tune(f"large-{name}", data, start, steps=steps, rate=2e-3)
+    return float(evaluate(run, overwrite=True)["accuracy"])
+
+
+# With --full: Korean film reviews (NSMC)
+
+FULL_SIZES: Tree = {
+    "kind": "bert",
+    "layers": 4,
+    "width": 512,
+    "heads": 8,
+    "feed_forward": 2048,
+    "max_positions": 128,
+}
+FULL_MODELS: dict[str, tuple[str, Tree, Tree]] = {
+    "bert": ("BERT", {}, {}),
+    "masked": ("BERT without next sentences", {"next_sentence": False}, {}),
+    "roberta": (
+        "RoBERTa",
+        {"next_sentence": False, "segment_vectors": 1, "first_position": 2},
+        {"blocks": "contiguous"},
+    ),
+    "electra": (
+        "ELECTRA",
+        {
+            "next_sentence": False,
+            "replaced_head": True,
+            "generator_size": 0.25,
+            "pooler": "gelu",
+        },
+        {"mask_share": 0.85, "random_share": 0.0},
+    ),
+}
+FULL_MINUTES = 110 / 60
+FULL_LABELS = (2000, 150_000)
+
+
+def _on_film_reviews(lab: Lab) -> Findings:
+    """Pre-train four models on unlabelled reviews for equal times, then learn whether a review is
+    good from few labels and from all."""
+    assert lab.full is not None
+    folder = lab.full.resolve() / "nsmc"
+    vocabulary: Tree = {"kind": "wordpiece", "vocabulary": 16_000}
+    rows = []
+    for name, (title, model, more) in FULL_MODELS.items():
+        text = {"text": str(folder / "unlabelled.txt.xz"), "documents": "lines"}
+        length = {"steps": 20, "warmup": 5} if lab.quick else {"minutes": FULL_MINUTES}
+        recipe = {
+            "task": MASKED,
+            "data": {
+                "train": {**text, **({"size": 2000} if lab.quick else {})},
+                "validation": {"split": 0.02},
+                "max_length": 128,
+                **more,
+            },
+            "tokenizer": vocabulary,
+            "model": {**FULL_SIZES, **model},
+            "training": {
+                "optimizer": "adamw",
+                "weight_decay": 0.01,
+                "betas": [0.9, 0.98],
+                "learning_rate": 7e-4,
+                "schedule": "linear",
+                "batch_tokens": 16_384,
+                "compile": False,
+                "best": "replaced_loss" if name == "electra" else "loss",
+                "warmup": 200,
+                **length,
+            },
+        }
+        run = lab.train(f"large-nsmc-{name}", recipe)
+        vocabulary = {"file": str((run.folder / "tokenizer.json").resolve())}
+        updates, seconds = training_length(run.events())
+        scores = [_film_accuracy(lab, folder, run, size) for size in FULL_LABELS]
+        rows.append([title, updates, seconds, *scores])
+    columns = ["model", "updates", "seconds", *(f"{size:,} labels" for size in FULL_LABELS)]
+    return {"full_nsmc": Table(columns, rows, formats=["", "", ".0f", ".3f", ".3f"])}
+
+
+def _film_accuracy(lab: Lab, folder: Path, start: Run, size: int) -> float:
+    few = size == FULL_LABELS[0]
+    columns = {"text": "document", "label": "label"}
+    train: Tree = {"file": str(folder / "ratings_train.tsv.xz"), **columns}
+    if few or lab.quick:
+        train |= {"size": lab.few(size, 400), "seed": lab.seed}
+    data = {
+        "train": train,
+        "validation": {"split": 0.1 if few else 0.02},
+        "test": {"file": str(folder / "ratings_test.tsv.xz"), **columns},
+        "max_length": 128,
+        "bad_lines": "drop",
+    }
+    training = {
+        "init": str(start.folder.resolve()),
+        "epochs": 10 if few else 2,
+        "batch_tokens": 1024 if few else 8192,
+        "optimizer": "adamw",
+        "weight_decay": 0.01,
+        "learning_rate": 1.5e-4 if few else 2e-4,
+        "schedule": "linear",
+        "warmup": 50,
+        "best": "accuracy",
+        "compile": False,
+    }
+    head = {"pooling": "mean", "layer_decay": 0.9}
+    recipe = {"task": "classification", "data": data, "head": head, "training": training}
+    run = lab.train(f"large-nsmc-{size}-labels", recipe)
     return float(evaluate(run, overwrite=True)["accuracy"])
 
 
