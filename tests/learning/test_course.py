@@ -40,7 +40,13 @@ from regard.views.report import Cell, Curves, Series, Table
 
 slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")
 NAMES = [chapter.name for chapter in chapters("en")]
-ONLY_FULL = {"one vector, backwards", "words"}
+ONLY_FULL = {
+    "one vector, backwards",
+    "words",
+    "BERT without next sentences",
+    "2,000 labels",
+    "150,000 labels",
+}
 """Labels of figures that only `--full` has."""
 NOT_HERE = {
     ("attention", "both_ways"),
