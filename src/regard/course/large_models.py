@@ -126,11 +126,11 @@ SIDES: Tree = {
 ELECTRA: Tree = {**BERT, "replaced_head": True, "generator_size": 0.5, "pooler": "gelu"}
 MASKED = "masked_language_modeling"
 OBJECTIVES: dict[str, tuple[str, str, Tree, Tree, int, float]] = {
-    "causal": ("next token (GPT)", "language_modeling", {"kind": "gpt", **BLOCK_SIZES}, {}, 800, 3e-3),
-    "masked": ("masked tokens (RoBERTa)", MASKED, BERT, {}, 850, 2e-3),
-    "both": ("masked tokens, next sentence (BERT)", MASKED, {**BERT, "next_sentence": True}, {}, 750, 2e-3),
-    "replaced": ("replaced tokens (ELECTRA)", MASKED, ELECTRA, {"mask_share": 0.85, "random_share": 0.0}, 450, 2e-3),
-    "denoising": ("denoising (BART)", "denoising", SIDES, {}, 650, 3e-3),
+    "causal": ("next token (GPT)", "language_modeling", {"kind": "gpt", **BLOCK_SIZES}, {}, 755, 3e-3),
+    "masked": ("masked tokens (RoBERTa)", MASKED, BERT, {}, 1000, 2e-3),
+    "both": ("masked tokens, next sentence (BERT)", MASKED, {**BERT, "next_sentence": True}, {}, 865, 2e-3),
+    "replaced": ("replaced tokens (ELECTRA)", MASKED, ELECTRA, {"mask_share": 0.85, "random_share": 0.0}, 610, 2e-3),
+    "denoising": ("denoising (BART)", "denoising", SIDES, {}, 600, 3e-3),
 }  # fmt: skip
 """Title, task, model, settings of the data, updates that take about the same time on one core, and
 learning rate."""
