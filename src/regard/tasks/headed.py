@@ -38,7 +38,9 @@ from regard.tasks.task import Metrics, Network, training_texts
 from regard.tasks.views import TextVectors
 from regard.text.tokenizers import Tokenizers
 
-TOKEN_MODELS = any_config(lambda config: config.reads == "text" and config.represents == "tokens")
+TOKEN_MODELS = any_config(
+    lambda config: (config.reads == "text" or config.reads_texts) and config.represents == "tokens"
+)
 """Models with a vector for each token."""
 TEXT_MODELS = any_config(
     lambda config: (config.reads == "text" or config.reads_texts) and config.represents is not None
