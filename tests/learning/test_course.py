@@ -49,6 +49,8 @@ ONLY_FULL = {
 }
 """Labels of figures that only `--full` has."""
 NOT_HERE = {
+    ("large_models", "direction"),
+    ("large_models", "replaced"),
     ("attention", "both_ways"),
     ("attention", "scaled_dot"),
     ("self_attention", "several"),
