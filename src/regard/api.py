@@ -521,16 +521,18 @@ def score(
     source: Given,
     target: str | Iterable[str],
     *,
+    overrides: Sequence[str] = (),
     checkpoint: str | None = None,
     device: str | None = None,
     accept_recipe: bool = False,
 ) -> dict[str, Any]:
     """log P(target | source), in total and token by token. A target given as a list is taken as
-    exact tokens.
+    exact tokens. `overrides` change the run's recipe, such as data.target_language=fr.
 
     For a language model the source is the beginning of a text, and the target its continuation.
     """
     run = Run.open(run, accept_recipe)
+    run = run.under(with_search(run.recipe, SearchOptions(overrides=tuple(overrides))))
     written = run.task.views.written
     if written is None:
         what = f"score needs a run that writes texts, not one of {run.recipe.task}"

@@ -24,10 +24,12 @@ from exchange_cases import (
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
 from regard.studio.runs import Runs
+from regard.studio.server import create_app
 from regard.studio.settings import Settings
 from regard.tasks.reading import first_tokens
 
 transformers = pytest.importorskip("transformers")
+TestClient = pytest.importorskip("fastapi.testclient").TestClient
 
 CASES: dict[str, dict[str, Any]] = {
     "bart": {},
@@ -38,6 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
     "m2m100-nllb": {"nllb": True},
 }
 """How a folder is made."""
+LOCAL = "http://127.0.0.1"
 TOKENS = {"m2m100": ("__ko__", "__en__"), "m2m100-nllb": ("kor_Hang", "eng_Latn")}
 
 
@@ -207,6 +210,55 @@ def test_languages_are_chosen_when_used(tmp_path: Path) -> None:
     [wrong] = fail("predict", run.folder, TEXTS[0], "--target-language", "fra")
     assert "no token for the language 'fra'" in wrong
     assert "fr" in wrong
+
+
+def test_languages_are_chosen_for_scores_and_explanations(tmp_path: Path) -> None:
+    _, run = imported(tmp_path, "m2m100")
+    given = (run.folder, TEXTS[0])
+    french = ("--target-language", "fr", "--json")
+    scores = [succeed("score", *given, "cat", *options).json for options in (["--json"], french)]
+    assert [score["tokens"][0] for score in scores] == ["__en__", "__fr__"]
+    assert scores[0]["score"] != scores[1]["score"]
+    assert regard.score(run, TEXTS[0], "cat", overrides=["data.target_language=fr"]) == scores[1]
+    explained = succeed("explain", *given, *french, "--source-language", "fr").json
+    assert explained["target"][0] == "__fr__"
+    assert explained["source"][0] == "__fr__"
+    [wrong] = fail("score", *given, "cat", "--target-language", "xx")
+    assert "no token for the language 'xx'" in wrong
+
+
+def test_the_studio_chooses_languages(tmp_path: Path) -> None:
+    _, run = imported(tmp_path, "m2m100")
+    runs = Runs(Settings(), folders=lambda: {"run": run.folder})
+    sides = runs.show_run("run")["languages_by_side"]
+    assert sides["source"]["own"] == "ko"
+    assert sides["target"] == {"own": "en", "offered": sides["source"]["offered"]}
+    assert {"ko", "en", "fr"} <= set(sides["target"]["offered"])
+    with TestClient(create_app(runs, Settings(), root=tmp_path), base_url=LOCAL) as client:
+
+        def first(verb: str, key: str, **body: object) -> str:
+            answer = client.post(f"/runs/run/{verb}", json=body)
+            assert answer.status_code == 200, answer.text
+            return str(answer.json()[key][0])
+
+        french = {"target_language": "fr"}
+        given = {"source": TEXTS[0], "target": "cat"}
+        assert first("score", "tokens", **given) == "__en__"
+        assert first("score", "tokens", **given, **french) == "__fr__"
+        assert first("explain", "target", input=TEXTS[0], **french) == "__fr__"
+        body = {"inputs": [TEXTS[0]], **french}
+        [prediction] = client.post("/runs/run/predict", json=body).json()["predictions"]
+        assert prediction["tokens"][0] == "__fr__"
+        for verb in ("attention", "search", "diagram", "branch"):
+            own, other = (
+                client.post(f"/runs/run/{verb}", json={"input": TEXTS[0], **chosen})
+                for chosen in ({}, french)
+            )
+            assert own.status_code == other.status_code == 200
+            assert own.text != other.text, verb
+        wrong = client.post("/runs/run/score", json={**given, "target_language": "xx"})
+        assert wrong.status_code == 422
+        assert "no token for the language 'xx'" in wrong.text
 
 
 def test_languages_are_asked_for(tmp_path: Path) -> None:

@@ -23,8 +23,10 @@ from regard.cli.options import (
     ReportOption,
     RunArgument,
     SettingsOption,
+    SourceLanguageOption,
     SplitOption,
     StoryOption,
+    TargetLanguageOption,
 )
 from regard.cli.typed_inputs import examples_in, read_story, standard_input
 from regard.errors import DecodeError, refuse
@@ -118,6 +120,8 @@ def explain(  # noqa: PLR0913  (one parameter per option)
         ),
     ] = None,
     beam: BeamOption = None,
+    source_language: SourceLanguageOption = None,
+    target_language: TargetLanguageOption = None,
     overrides: SettingsOption,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -129,6 +133,7 @@ def explain(  # noqa: PLR0913  (one parameter per option)
     In the terminal, or with --out as a figure, as a page with all views, or as JSON. For a question
     about a story: the sentences that each hop attended to.
     """
+    from regard.recipes.search_options import language_overrides
     from regard.views.explanation import ViewOptions
 
     opened = regard.Run.open(run, accept_recipe)
@@ -144,7 +149,7 @@ def explain(  # noqa: PLR0913  (one parameter per option)
         beam=beam,
         view=cast("View | None", view),
         padding=padding,
-        overrides=overrides,
+        overrides=[*overrides, *language_overrides(source_language, target_language)],
         checkpoint=checkpoint,
         device=device,
         accept_recipe=accept_recipe,

@@ -25,7 +25,9 @@ from regard.cli.options import (
     PrecisionOption,
     RunArgument,
     SettingsOption,
+    SourceLanguageOption,
     SplitOption,
+    TargetLanguageOption,
 )
 from regard.errors import DecodeError
 
@@ -92,7 +94,7 @@ def evaluate(  # noqa: PLR0913  (one parameter per option)
     console.show_report(metrics, None, as_json=as_json)
 
 
-def score(
+def score(  # noqa: PLR0913  (one parameter per option)
     run: RunArgument,
     source: Annotated[
         str,
@@ -106,6 +108,8 @@ def score(
         bool,
         Option("--tokens", help="TARGET is a list of tokens: JSON, or separated by spaces."),
     ] = False,
+    source_language: SourceLanguageOption = None,
+    target_language: TargetLanguageOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     accept_recipe: AcceptRecipeOption = False,
@@ -116,10 +120,13 @@ def score(
     For a language model: log P of the continuation of a text, given its beginning. A space is put
     between the two, except with --tokens.
     """
+    from regard.recipes.search_options import language_overrides
+
     result = regard.score(
         run,
         source,
         _tokens_in(target) if tokens else target,
+        overrides=language_overrides(source_language, target_language),
         checkpoint=checkpoint,
         device=device,
         accept_recipe=accept_recipe,

@@ -108,12 +108,6 @@ AcceptRecipeOption = Annotated[
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
-def language_overrides(source: str | None, target: str | None) -> list[str]:
-    """The languages of a model of many as overrides of the recipe."""
-    languages = {"source": source, "target": target}
-    return [f"data.{side}_language={code}" for side, code in languages.items() if code]
-
-
 RESULT_SUFFIXES = (".svg", ".png", ".html", ".json")
 """Files that a result can be written as."""
 

@@ -32,7 +32,6 @@ from regard.cli.options import (
     SourceLanguageOption,
     StoryOption,
     TargetLanguageOption,
-    language_overrides,
 )
 from regard.cli.typed_inputs import NOT_READ, STORY_HINT, gather_inputs, read_story
 from regard.errors import DataError, DecodeError, InputError, Problem, refuse
@@ -279,7 +278,7 @@ def predict(  # noqa: PLR0913  (one parameter per option)
     vectors.check(story)
     target.check(source, vectors, output)
 
-    from regard.recipes.search_options import SearchOptions, with_search
+    from regard.recipes.search_options import SearchOptions, language_overrides, with_search
 
     languages = language_overrides(source_language, target_language)
     search = SearchOptions(beam, nbest, length_penalty, every_prefix, (*overrides, *languages))

@@ -3,6 +3,7 @@ that they make of a run's own."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from regard.config import Tree, apply_overrides
@@ -20,6 +21,12 @@ CHANGEABLE_AFTER_TRAINING = (
     "data.target_language",
 )
 """Sections and fields that an override may change in a trained run's recipe."""
+
+
+def language_overrides(source: str | None, target: str | None) -> list[str]:
+    """The languages of a model of many as overrides of the recipe."""
+    languages = {"source": source, "target": target}
+    return [f"data.{side}_language={json.dumps(code)}" for side, code in languages.items() if code]
 
 
 @dataclass(frozen=True)

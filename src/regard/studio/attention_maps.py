@@ -10,7 +10,7 @@ from pydantic import Field
 
 from regard.data.images import Picture
 from regard.language import shown
-from regard.studio.requests import MAX_EXPLAINED_CHARACTERS, Input
+from regard.studio.requests import MAX_EXPLAINED_CHARACTERS, Input, LanguagesBody
 from regard.studio.served import ServedRun
 from regard.studio.verbs import VerbBody
 from regard.views.attention import Attention
@@ -23,7 +23,7 @@ MIN_EMPTY_WEIGHT = 1e-4
 """What all empty memories of a hop got together, from which on they are drawn."""
 
 
-class AttentionBody(VerbBody):
+class AttentionBody(LanguagesBody, VerbBody):
     """One map of weights, and all heads as small pictures."""
 
     input: Input
@@ -41,7 +41,7 @@ class AttentionBody(VerbBody):
         """Every attention. What is costly, or changes the input, is done only for the view that
         shows it."""
         view = self.view if self.view in ("occlusion", "masks") else None
-        key = json.dumps([self.input, self.target, view])
+        key = json.dumps([self.input, self.target, view, self.languages])
         if served.last is None or served.last[0] != key:
             padding = None if view else 0
             whole = served.run.explain([self.input], target=self.target, view=view, padding=padding)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from regard.studio.attention_maps import image_of, packed
-from regard.studio.requests import MAX_TEXT_CHARACTERS, Input
+from regard.studio.requests import MAX_TEXT_CHARACTERS, Input, LanguagesBody
 from regard.studio.served import ServedRun
 from regard.studio.verbs import VerbBody
 from regard.tasks.reading import LONGEST
@@ -18,7 +18,7 @@ MAX_TEXTS = 8
 """Most texts of one input."""
 
 
-class BranchBody(VerbBody):
+class BranchBody(LanguagesBody, VerbBody):
     """An output token by token, each with its probability and the likeliest others; from given
     first tokens on."""
 

@@ -7,13 +7,13 @@ from typing import Any
 from pydantic import Field
 
 from regard.studio.attention_maps import AttentionBody
-from regard.studio.requests import MAX_EXPLAINED_CHARACTERS, Input
+from regard.studio.requests import MAX_EXPLAINED_CHARACTERS, Input, LanguagesBody
 from regard.studio.served import ServedRun
 from regard.studio.verbs import VerbBody
 from regard.views.diagrams import diagram, diagram_of_vectors, explains_nothing
 
 
-class DiagramBody(VerbBody):
+class DiagramBody(LanguagesBody, VerbBody):
     """The model as a drawing, with the states, the attention and the answer for one input."""
 
     input: Input
@@ -23,5 +23,5 @@ class DiagramBody(VerbBody):
         if explains_nothing(served.run):
             return diagram_of_vectors(served.run, self.input).to_json()
         # the explanation is the one that the view of attention asks for
-        asked = AttentionBody(input=self.input, target=self.target)
+        asked = AttentionBody(**self.model_dump())
         return diagram(asked.explanation(served)).to_json()

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.errors import Problem
 from regard.language import shown
-from regard.recipes.search_options import SearchOptions
+from regard.recipes.search_options import SearchOptions, language_overrides
 from regard.text.json_objects import RENAME_KEY, RepeatedKeyError, object_of
 
 MAX_TEXT_CHARACTERS = 20_000
@@ -72,13 +72,29 @@ class Body(BaseModel):
             raise ValueError("it is nested too deeply") from None
         return tree
 
+    @property
+    def languages(self) -> list[str]:
+        """The languages that it asks for, as overrides of the run's recipe."""
+        return []
+
     def given(self) -> list[Input]:
         """All inputs of the request."""
         single = [getattr(self, name) for name in ("source", "input") if hasattr(self, name)]
         return [*single, *getattr(self, "inputs", ()), *getattr(self, "others", ())]
 
 
-class PredictBody(Body):
+class LanguagesBody(Body):
+    """A request to a run that may translate between many languages."""
+
+    source_language: str | None = Field(None, min_length=1, max_length=20)
+    target_language: str | None = Field(None, min_length=1, max_length=20)
+
+    @property
+    def languages(self) -> list[str]:
+        return language_overrides(self.source_language, self.target_language)
+
+
+class PredictBody(LanguagesBody):
     max_characters: ClassVar[int] = MAX_TEXT_CHARACTERS
     inputs: list[Input] = Field(min_length=1, max_length=MAX_INPUTS)
     beam: int | None = Field(None, ge=1, le=64)
@@ -102,5 +118,6 @@ class PredictBody(Body):
         sampling = self.model_dump(
             include={"sample", "temperature", "top_k", "top_p", "seed"}, exclude_none=True
         )
-        overrides = tuple(f"search.{name}={json.dumps(value)}" for name, value in sampling.items())
-        return SearchOptions(self.beam, self.nbest, self.length_penalty, self.prefix, overrides)
+        overrides = [f"search.{name}={json.dumps(value)}" for name, value in sampling.items()]
+        changes = (*overrides, *self.languages)
+        return SearchOptions(self.beam, self.nbest, self.length_penalty, self.prefix, changes)

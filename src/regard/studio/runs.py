@@ -24,6 +24,7 @@ from regard.studio.answers import error_json
 from regard.studio.folder_names import with_folder_names
 from regard.studio.served import ServedRun
 from regard.studio.settings import Settings
+from regard.text.languages import languages_of
 
 MAX_OFFERED_INPUTS = 4
 """Inputs of the run's data that are offered."""
@@ -172,9 +173,24 @@ class Runs:
             "attends": attends,
             "converses": _converses(run),
             "examples": offered_inputs(run),
+            "languages_by_side": _languages(run),
         }
         recipe = self.public(run.recipe.model_dump(mode="json"))
         return {**self.summary(name), **parts, "recipe": recipe}
+
+
+def _languages(run: Run) -> dict[str, dict[str, Any]]:
+    """The language of each side of a model of many, and those that can be chosen instead."""
+    own = {side: run.recipe.data.language(side) for side in ("source", "target")}
+    if not all(own.values()):
+        return {}
+    return {
+        side: {
+            "own": language,
+            "offered": [name.strip("_") for name in languages_of(run.tokenizers[side])],
+        }
+        for side, language in own.items()
+    }
 
 
 def _converses(run: Run) -> bool:

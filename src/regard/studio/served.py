@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,6 +55,15 @@ class ServedRun:
         self.queue = Batcher(
             window=settings.window, max_inputs=settings.batch, max_waiting=settings.queue
         )
+
+    def in_languages_of(self, body: Body) -> ServedRun:
+        """This run with the languages that a request asks for."""
+        if not body.languages:
+            return self
+        other = copy(self)
+        options = SearchOptions(overrides=tuple(body.languages))
+        other.run = self.run.under(with_search(self.run.recipe, options))
+        return other
 
     def check(self, body: Body) -> None:
         """Refuse inputs that are too long, images of too many pixels, and what would name a

@@ -171,7 +171,7 @@ def _add_verb(
 ) -> None:
     async def answer(body: Any, request: Request, run: ServedRun = Depends(chosen)) -> Response:
         run.check(body)
-        answer = await run.compute_alone(lambda: body.answer(run), request)
+        answer = await run.compute_alone(lambda: body.answer(run.in_languages_of(body)), request)
         return answer if isinstance(answer, Response) else JSONResponse(answer)
 
     # FastAPI reads the type of a body from the annotation, and each verb has its own type

@@ -20,6 +20,7 @@ from regard.studio.requests import (
     MAX_TEXT_CHARACTERS,
     Body,
     Input,
+    LanguagesBody,
 )
 from regard.studio.served import ServedRun
 from regard.views.explanation import Explanation, View, ViewOptions
@@ -55,7 +56,7 @@ class VerbBody(Body):
         raise NotImplementedError
 
 
-class ScoreBody(VerbBody):
+class ScoreBody(LanguagesBody, VerbBody):
     """log P(target | source), token by token, as `regard score --json` prints it."""
 
     max_characters: ClassVar[int] = MAX_TEXT_CHARACTERS
@@ -66,7 +67,7 @@ class ScoreBody(VerbBody):
         return served.run.score(self.source, self.target)
 
 
-class ExplainBody(VerbBody):
+class ExplainBody(LanguagesBody, VerbBody):
     """What the model attended to, as `regard explain --json` prints it."""
 
     input: Input
@@ -120,7 +121,7 @@ class StepsBody(ExplainBody):
         return answer
 
 
-class SearchBody(VerbBody):
+class SearchBody(LanguagesBody, VerbBody):
     """The record of a search and its tree; with `reference`, the step at which that left the
     beam."""
 

@@ -50,6 +50,13 @@ THREE_LETTERS = {
 """Codes of two letters -> the language and script as NLLB's vocabulary names them."""
 
 
+def languages_of(tokenizer: Tokenizer) -> list[str]:
+    """The languages of a vocabulary, as its tokens spell them."""
+    names = tokenizer.tokens(range(tokenizer.size))
+    languages = [name for name in names if name.startswith("__") and name.endswith("__")]
+    return languages or [name for name in names if _is_like_nllb(name)]
+
+
 def language_token(tokenizer: Tokenizer, language: str, where: str) -> int:
     """The id of a language: its token as the vocabulary spells it, or the code in it. `ko` is
     `__ko__` for M2M-100 and `kor_Hang` for NLLB."""
@@ -60,8 +67,7 @@ def language_token(tokenizer: Tokenizer, language: str, where: str) -> int:
     special = [number for number in known if not tokenizer.decode([number])]
     if special:
         return special[0]
-    languages = [name for name in names if name.startswith("__") and name.endswith("__")]
-    languages = languages or [name for name in names if _is_like_nllb(name)]
+    languages = languages_of(tokenizer)
     if not languages:
         what = "the vocabulary has no tokens for languages"
         raise ConfigError(what, where=where, hint="leave it out")

@@ -92,7 +92,7 @@ def branch(run: Run, text: Given, tokens: Sequence[str] = (), *, goes_on: bool =
     encoded = written.encode_inputs(model, [given])
     [source] = encoded.readable()
     if goes_on and ids[-1:] != [end]:
-        wording = replace(encoded.wording, prefixes=[ids] if ids else ())
+        wording = replace(encoded.wording, prefixes=[ids]) if ids else encoded.wording
         [best] = written.predict_encoded(model, replace(encoded, wording=wording))
         ids = written.tokenizer.token_ids(best.nbest[0].tokens)
     output = written.text_of(given.text, source, Hypothesis(tuple(ids), 0.0, 0.0))

@@ -10,7 +10,7 @@ import { startPresenting } from "./presenter.js";
 import { language, setLanguage, t } from "./text.js";
 
 // What of an address another run would misread.
-const OF_A_RUN = ["view", "layer", "head", "rollout", "zoom", "word", "job", "step", "stage", "moment", "changes", "branches", "label", "predicted", "all"];
+const OF_A_RUN = ["view", "layer", "head", "rollout", "zoom", "word", "job", "step", "stage", "moment", "changes", "branches", "label", "predicted", "all", "source_language", "target_language"];
 
 // The runs that can be used, the chosen one, its facts and the fields of its input. `failure` is why a run cannot be opened.
 export async function chosenRun(view, params) {

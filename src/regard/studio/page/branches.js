@@ -13,8 +13,8 @@ const same = (one, other) => one.length === other.length && one.every((token, n)
 
 // `ask(tokens, goesOn)` gives the branch with these first tokens; what a chosen token replaces is redone by the run.
 // `first` are the tokens of the output, `wanted` those of further branches.
-export async function tokenTree({ run, input, first, wanted = [], signal }) {
-  const ask = (tokens, goesOn) => post(runPath(run.name, "branch"), { input, tokens, goes_on: goesOn }, signal);
+export async function tokenTree({ run, input, first, wanted = [], languages = {}, signal }) {
+  const ask = (tokens, goesOn) => post(runPath(run.name, "branch"), { input, tokens, goes_on: goesOn, ...languages }, signal);
   const rows = [], place = h("div", { class: "outputs wide", tabindex: 0, role: "region", "aria-label": t("token_by_token") });
   const source = h("p", { class: "source", "aria-hidden": "true" }), likely = h("div", { class: "likely", role: "group" });
   const failed = h("div");

@@ -10,10 +10,25 @@ const PAUSE = 250; // browsers limit how often an address may change
 
 // `facts` are those of GET /runs/NAME, null if there is no run. An input without a sentence of the reader's is the run's first
 // example. Returns { element, value(): the input of a request, "" if there is none, text(): of an address, parts(): by
-// name, use(example) }.
+// name, use(example), languages(): those of a request to a model of many }.
 export async function inputFields(facts, params) {
   if (facts?.inputs[0] === "image") return imageField(facts, params.image);
-  return textFields(facts?.inputs || ["text"], params.text || facts?.examples?.[0] || "");
+  const fields = textFields(facts?.inputs || ["text"], params.text || facts?.examples?.[0] || "");
+  const chosen = languageFields(facts?.languages_by_side || {}, params);
+  return { ...fields, element: [...fields.element, ...chosen.element], languages: chosen.value };
+}
+
+// For a model of many languages: that of the text, and that to write. value() has what differs from the run's own.
+function languageFields(sides, params) {
+  const fields = Object.entries(sides).map(([side, { own, offered }]) => {
+    const name = `${side}_language`, known = offered.includes(own) ? offered : [own, ...offered];
+    const field = h("select", { onchange: () => keep({ [name]: field.value === own ? "" : field.value }) },
+      known.map(code => h("option", { value: code }, code)));
+    field.value = known.includes(params[name]) ? params[name] : own;
+    return { name, own, field };
+  });
+  return { element: fields.map(({ name, field }) => labelled(t(name), field)),
+    value: () => Object.fromEntries(fields.filter(({ own, field }) => field.value !== own).map(({ name, field }) => [name, field.value])) };
 }
 
 function textFields(names, text) {
@@ -80,7 +95,7 @@ async function imageField(facts, key) {
   } });
   show();
   return { element: [labelled(t("part_image"), field), shown, said], value: () => held.url, text: () => "",
-    store: () => {}, use: url => send(url, t("part_image")), parts: () => ({ image: held.name }) };
+    languages: () => ({}), store: () => {}, use: url => send(url, t("part_image")), parts: () => ({ image: held.name }) };
 }
 async function imageOf(key) {
   if (!images.has(key)) {

@@ -282,6 +282,8 @@ export const TEXTS = {
   compare_report: { en: "Compare on a split", ko: "데이터로 비교하기" },
   compare_title: { en: "The report", ko: "보고서" },
   compare_hint: { en: "All chosen runs on the same examples, with significance tests. The first is the baseline.", ko: "고른 실행을 같은 예제로 비교하고 유의성 검정을 합니다. 첫째가 기준입니다." },
+  source_language: { en: "From", ko: "원문 언어" },
+  target_language: { en: "To", ko: "번역 언어" },
   part_text: { en: "Text", ko: "텍스트" },
   part_source: { en: "Input", ko: "입력" },
   part_first: { en: "First text", ko: "첫째 텍스트" },

@@ -42,7 +42,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
     keep({ beam: beam.value, length_penalty: penalty.value, normalisation: normalisation.value, reference: reference.value });
     penalty.disabled = normalisation.value === "none"; // which has none
     const asked = { input, beam: Number(beam.value) || null, length_penalty: penalty.disabled || penalty.value === "" ? null : Number(penalty.value),
-      normalisation: normalisation.value, reference: reference.value.trim() || null };
+      normalisation: normalisation.value, reference: reference.value.trim() || null, ...fields.languages() };
     await busy(place, async () => draw(await post(runPath(run.name, "search"), asked, signal), input));
   }
 
@@ -131,7 +131,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       opened = n;
       groups.forEach((group, i) => group.toggleAttribute("data-open", i === n));
       const tokens = paths[n];
-      await busy(node, async () => drawNode(await post(runPath(run.name, "branch"), { input, tokens, goes_on: false }, signal), tree.branches[n]));
+      await busy(node, async () => drawNode(await post(runPath(run.name, "branch"), { input, tokens, goes_on: false, ...fields.languages() }, signal), tree.branches[n]));
       fit();
     }
     function drawNode(branch, { label, value, note }) {

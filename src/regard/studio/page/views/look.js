@@ -46,7 +46,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       const rolled = Boolean(state.rollout);
       shown = await post(runPath(run.name, "attention"), {
         input, target: target.value() || null, view: state.view || null, layer: level(state.layer),
-        head: rolled ? "mean" : level(state.head), rollout: rolled, words: state.units === "words", heads: true,
+        head: rolled ? "mean" : level(state.head), rollout: rolled, words: state.units === "words", heads: true, ...fields.languages(),
       }, signal);
       state.view = shown.view;
       redrawn();

@@ -23,7 +23,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       return place.replaceChildren(empty(t("model_empty"), t("model_empty_hint")));
     }
     await busy(place, async () => {
-      const part = await post(runPath(run.name, "diagram"), { input, target: target.value() || null }, signal);
+      const part = await post(runPath(run.name, "diagram"), { input, target: target.value() || null, ...fields.languages() }, signal);
       const drawn = diagramOf(part, moment => keep({ moment: moment === part.moments.length - 1 ? "" : moment }));
       place.replaceChildren(drawn.claim, drawn.frame, drawn.film);
       own.replaceChildren(drawn.panel, h("div", { class: "buttons" },

@@ -45,7 +45,7 @@ export async function render({ stage: paper, controls: rail, onsubmit, run, fact
   pictures(paper, params.picture, signal);
 
   const ask = scores => post(runPath(run.name, "steps"), { input: fields.value(), target: target.value() || null, view: state.view || null,
-    layer: state.layer ? Number(state.layer) : "mean", head: state.head ? Number(state.head) : "mean", step: state.step ? Number(state.step) : null, scores }, signal);
+    layer: state.layer ? Number(state.layer) : "mean", head: state.head ? Number(state.head) : "mean", step: state.step ? Number(state.step) : null, scores, ...fields.languages() }, signal);
   function store() {
     keep({ ...state, stage: stage > 1 ? stage : "", changes: writtenChanges(changes) });
   }

@@ -28,7 +28,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
   // The answer to an input: each(text so far), then the whole prediction.
   async function ask(input, each, signal) {
     let prediction = null;
-    await stream(runPath(run.name, "predict"), { inputs: [input], stream: true, ...options.chosen() }, (kind, data) => {
+    await stream(runPath(run.name, "predict"), { inputs: [input], stream: true, ...options.chosen(), ...fields.languages() }, (kind, data) => {
       if (kind === "output") each(data.output);
       else if (kind === "error") throw new Error(data.error);
       else prediction = data;
@@ -58,7 +58,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
     }
     async function followTokens(place, first, branches) {
       const input = fields.value(), wanted = branches ? JSON.parse(branches) : [];
-      place.replaceChildren(await tokenTree({ run, input, first, wanted, signal: left }));
+      place.replaceChildren(await tokenTree({ run, input, first, wanted, languages: fields.languages(), signal: left }));
     }
     // The words that are not in the vocabulary, marked in the input.
     async function markUnknown(place) {
