@@ -4,6 +4,7 @@ models."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from regard.data.example import without_faults
@@ -17,7 +18,10 @@ from regard.views.diagrams.recurrent import draw_bahdanau, draw_luong, draw_rnn
 from regard.views.diagrams.stacks import draw_text_model, draw_transformer
 from regard.views.diagrams.words import draw_cnn, draw_word2vec
 from regard.views.explanation import Explanation
+from regard.views.labels import shorten
 
+MAX_CLAIMED_CHARACTERS = 120
+"""Characters of an output that the title of the drawing has."""
 DIAGRAMS: dict[str, Callable[[Explanation], Diagram]] = {
     "word2vec": draw_text_model,
     "rnn": draw_rnn,
@@ -45,7 +49,18 @@ def diagram(explanation: Explanation) -> Diagram:
     kind = explanation.model_kind
     if kind not in DIAGRAMS:
         raise DecodeError(f"there is no drawing of {kind}", where="--view diagram")
-    return DIAGRAMS[kind](explanation)
+    return _with_the_whole_output(DIAGRAMS[kind](explanation), explanation)
+
+
+def _with_the_whole_output(drawing: Diagram, explanation: Explanation) -> Diagram:
+    """A drawing that was written token by token: its last moment says the whole output."""
+    written = [moment for moment in drawing.moments if moment.role == "target"]
+    if len(written) < 2 or len(written) != len(explanation.steps) or not explanation.output:
+        return drawing
+    claim = f"The whole output is written: “{shorten(explanation.output, MAX_CLAIMED_CHARACTERS)}”"
+    return replace(
+        drawing, moments=[*drawing.moments[:-1], replace(drawing.moments[-1], claims=[claim])]
+    )
 
 
 def explains_nothing(run: Run) -> bool:

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +32,9 @@ MAX_LABEL_CHARACTERS = 22
 MIN_DRAWN_WEIGHT = 0.03
 """The smallest attention weight that gets a line."""
 MIN_PITCH = 88
-"""Smallest distance between two columns."""
+"""Smallest distance between two columns of states with an arrow from one to the next."""
+MIN_STACK_PITCH = 70
+"""Smallest distance between two columns of states that only stand beside each other."""
 BOX_HEIGHT = 40
 EDGE = 24
 """Empty space around the drawing."""
@@ -279,6 +282,15 @@ def label_of(token: str) -> str:
 def pitch_of(tokens: Sequence[str]) -> float:
     """The distance between two columns with these tokens."""
     return max([MIN_PITCH, *(text_width(label_of(token)) + 20 for token in tokens)])
+
+
+def columns_of(tokens: Sequence[str]) -> list[float]:
+    """The columns of states that only stand beside each other, as close as their tokens allow."""
+    widths = [text_width(label_of(token)) + 20 for token in tokens]
+    xs = [0.0]
+    for one, other in pairwise(widths):
+        xs.append(xs[-1] + max(MIN_STACK_PITCH, (one + other) / 2))
+    return xs
 
 
 @dataclass

@@ -156,7 +156,8 @@ def draw_memory_network(explanation: Explanation) -> Diagram:
     candidates = [*explanation.steps[0].candidates][:MAX_ANSWERS]
     probability = explanation.steps[0].probability
     claim = f"The answer is “{answer}”, with probability {probability:.2f}."
-    canvas.moments.append(Moment(answer, "target", [claim], [], before.key, candidates))
+    hops = [f"hop-{hop}" for hop in range(1, config.hops + 1)]
+    canvas.moments.append(Moment(answer, "target", [claim], hops, before.key, candidates))
     return canvas.finish(shorten(explanation.title, 160))
 
 

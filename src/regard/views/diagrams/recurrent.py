@@ -26,11 +26,11 @@ from regard.views.diagrams.diagram import (
     Diagram,
     Line,
     Moment,
-    Role,
     Word,
     equation,
     label_of,
     pitch_of,
+    upright,
 )
 from regard.views.explanation import Explanation
 from regard.views.labels import percent
@@ -183,7 +183,7 @@ def words_written(
 
 
 def draw_rnn(explanation: Explanation) -> Diagram:
-    """Two RNNs, and the vector c between them."""
+    """One RNN below the other, and the vector c between them: all that the upper one knows."""
     canvas = Canvas()
     config: Any = explanation.model.config
     words, steps = explanation.source.texts, explanation.steps
@@ -191,41 +191,34 @@ def draw_rnn(explanation: Explanation) -> Diagram:
     h_SD = rows_of(calls["encoder"][0].output[0])
     s_TD = rows_of(calls["V"][0].inputs[0])
     c_D = calls["encoder"][0].output[1][0][-1][0].float().cpu().numpy()
-    pitch = pitch_of(words)
-    xs = [place * pitch for place in range(len(words))]
+    xs, own = _two_rows(explanation)
     encoded = draw_encoder(canvas, explanation, xs, h_SD)
     first = len(words) + 1
-    c_x = xs[-1] + pitch + 30
     canvas.components["c"] = Component(
         "The vector c",
         equation(RNN, "h_t"),
         [f"{len(c_D)} numbers, however long the sentence is"],
         [RNN.encode, recurrence.Bridge],
     )
-    [c] = canvas.states(
-        "c", [c_x], encoded.y, ["c"], "context", c_D[None], steps=[first - 1], width=84
-    )
+    y = encoded.y - ROW - 14
+    [c] = canvas.states("c", [0.0], y, ["c"], "context", c_D[None], steps=[first - 1], width=96)
     for block in encoded.last:
-        if block.x == xs[-1]:
-            canvas.join(block.right, c.left, "context", first - 1)
-        else:  # the last state of the direction from right to left is the first from the left
-            _reach_around(canvas, block.top, c.top, -34, "context", first - 1)
-    pitch = pitch_of([step.token for step in steps])
-    own = [c_x + 118 + place * pitch for place in range(len(steps))]
-    drawn = min(config.layers, MAX_DRAWN_LAYERS)
-    below: list[Block] = []
-    y = encoded.y - (drawn - 1) * (ROW - 22) / 2
-    y = encoded.y if drawn == 1 else encoded.y + (drawn - 1) * ROW / 2
-    inputs_y = y + 62
+        canvas.lines.append(Line(upright(block.top, c.bottom), "context", first - 1))
+    note = f"the whole sentence in {len(c_D)} numbers"
+    canvas.words.append(Word(note, c.right[0] + 12, y + 5, "context", first - 1, "small", "start"))
     read = ["<s>", *(label_of(step.token) for step in steps[:-1])]
     moments = range(first, first + len(steps))
+    y -= ROW - 8
+    inputs_y = y
     for word, x, step in zip(read, own, moments, strict=True):
-        canvas.words.append(Word(word, x, inputs_y, "target", step, "small"))
+        canvas.words.append(Word(word, x, y, "target", step, "small"))
+    below: list[Block] = []
+    drawn = min(config.layers, MAX_DRAWN_LAYERS)
+    y -= 58
     for layer in range(1, drawn + 1):
         name = f"decoder-{layer}"
-        cell = CELL_NAMES[config.cell]
         canvas.components[name] = Component(
-            f"Decoder, layer {layer} of {config.layers}: {cell}",
+            f"Decoder, layer {layer} of {config.layers}: {CELL_NAMES[config.cell]}",
             equation(RNN, "s_t", "p(y_t"),
             [f"{config.hidden} numbers per state"],
             [RNN.decode],
@@ -234,21 +227,18 @@ def draw_rnn(explanation: Explanation) -> Diagram:
         values = s_TD if layer == drawn else None
         row = canvas.states(name, own, y, labels, "target", values, steps=moments, width=72)
         for place, block in enumerate(row):
-            start = (own[place], inputs_y - 16) if not below else below[place].top
+            start = below[place].top if below else (own[place], inputs_y - 14)
             canvas.join(start, block.bottom, "target", block.step)
             if place:
                 canvas.join(row[place - 1].right, block.left, "target", block.step)
-        canvas.join(c.right, row[0].left, "context", first)
+        _reach_from(canvas, c, row[0], first)
         if config.context == "every_step" and layer == 1:
             for block in row[1:]:
-                end = (block.x - 16, block.bottom[1])
-                _reach_around(canvas, c.bottom, end, 26, "context", block.step)
+                end = (block.x - 22, block.bottom[1])
+                canvas.lines.append(Line(upright(c.top, end), "context", block.step, dashed=True))
         below = row
         y -= ROW
-    y += ROW - 58
-    for block in below:
-        canvas.join(block.top, (block.x, y + 16), "target", block.step)
-    words_written(canvas, explanation, own, y, first)
+    _finish_writing(canvas, explanation, below, own, y + ROW, first)
     canvas.moments += reading_moments(words, encoded.steps, encoded.top)
     count = len(c_D)
     claim = f"The last state is the vector c: {count} numbers are all that the decoder knows of the sentence."
@@ -257,19 +247,12 @@ def draw_rnn(explanation: Explanation) -> Diagram:
     return canvas.finish(explanation.title)
 
 
-def _reach_around(
-    canvas: Canvas,
-    start: tuple[float, float],
-    end: tuple[float, float],
-    depth: float,
-    role: Role,
-    step: int,
-) -> None:
-    """A dashed curve below the boxes between two points, or above them if the depth is negative."""
-    (x1, y1), (x2, y2) = start, end
-    y = max(y1, y2) + depth if depth > 0 else min(y1, y2) + depth
-    path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {y:.0f} {x2:.0f} {y:.0f} {x2:.0f} {y2:.0f}"
-    canvas.lines.append(Line(path, role, step, dashed=True))
+def _reach_from(canvas: Canvas, c: Block, state: Block, step: int) -> None:
+    """A curve from the vector c to the left side of the first state of the decoder."""
+    (x1, y1), (x2, y2) = c.left, state.left
+    bend = x2 - 30
+    path = f"M{x1:.0f} {y1:.0f}C{bend:.0f} {y1:.0f} {bend:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
+    canvas.lines.append(Line(path, "context", step))
 
 
 # With attention
@@ -441,13 +424,7 @@ def _attended(
 ) -> tuple[Encoded, list[Block], list[float], int]:
     """The encoder with a row of annotations above it, and the columns of the decoder."""
     words = explanation.source.texts
-    steps = explanation.steps
-    own_pitch = max(pitch_of([step.token for step in steps]), room)
-    pitch = pitch_of(words)
-    widest = max(pitch * (len(words) - 1), own_pitch * (len(steps) - 1))
-    pitch = min(1.6 * pitch, widest / max(1, len(words) - 1))
-    own_pitch = min(1.6 * own_pitch, widest / max(1, len(steps) - 1))
-    xs = _centred(len(words), pitch)
+    xs, own = _two_rows(explanation, room)
     encoded = draw_encoder(canvas, explanation, xs, h_SD)
     y = encoded.y - ROW + 6
     canvas.components["annotations"] = Component(
@@ -467,8 +444,20 @@ def _attended(
     )
     for place, block in enumerate(annotations):
         canvas.join(encoded.top[place].top, block.bottom, "source", block.step)
-    own = _centred(len(steps), own_pitch)
     return encoded, annotations, own, len(words)
+
+
+def _two_rows(explanation: Explanation, room: float = 0) -> tuple[list[float], list[float]]:
+    """The columns of the words that are read, and of those that are written above them: both about
+    as wide."""
+    words = explanation.source.texts
+    written = [step.token for step in explanation.steps]
+    own_pitch = max(pitch_of(written), room)
+    pitch = pitch_of(words)
+    widest = max(pitch * (len(words) - 1), own_pitch * (len(written) - 1))
+    pitch = min(1.6 * pitch, widest / max(1, len(words) - 1))
+    own_pitch = min(1.6 * own_pitch, widest / max(1, len(written) - 1))
+    return _centred(len(words), pitch), _centred(len(written), own_pitch)
 
 
 def _centred(count: int, pitch: float) -> list[float]:

@@ -29,6 +29,7 @@ from regard.views.diagrams.diagram import (
     Moment,
     Role,
     Word,
+    columns_of,
     equation,
     label_of,
     pitch_of,
@@ -212,11 +213,42 @@ def sublayers_of(block: Any, prefix: str, config: Any) -> list[Sublayer]:
     norm = getattr(config, "norm", "post")
     residual = getattr(config, "residual", True)
     parts: list[Sublayer] = []
-    for name, module in block.named_children():
-        if not (name.endswith("_attention") or name == "feed_forward") or name.startswith("around"):
-            continue
+    for name, module in _parts_of(block):
         parts += _around(_sublayer(name, module, prefix, config), norm, residual, width, prefix)
     return parts
+
+
+SUBLAYER_NAMES = {
+    "feed_forward": "FeedForward({})",
+    "cross_attention": "Attention({}, memory)",
+}
+"""A part of a block in an equation, by the name of its module; every other is self-attention."""
+
+
+def block_equations(block: Any, config: Any) -> tuple[str, ...]:
+    """What a block of a Transformer computes of its input x, a line for each part."""
+    norm = getattr(config, "norm", "post")
+    residual = getattr(config, "residual", True)
+    names = [name for name, _ in _parts_of(block)]
+    lines = []
+    before = "x"
+    for name, after in zip(names, [*"abc"[: len(names) - 1], "y"], strict=True):
+        read = f"LayerNorm({before})" if norm == "pre" else before
+        line = SUBLAYER_NAMES.get(name, "SelfAttention({})").format(read)
+        if residual:
+            line = f"{before} + {line}"
+        lines.append(f"{after} = LayerNorm({line})" if norm == "post" else f"{after} = {line}")
+        before = after
+    return tuple(lines)
+
+
+def _parts_of(block: Any) -> list[tuple[str, Any]]:
+    """The attentions and the feed-forward layer of a block, by the names of their modules."""
+    return [
+        (name, module)
+        for name, module in block.named_children()
+        if name == "feed_forward" or (name.endswith("_attention") and not name.startswith("around"))
+    ]
 
 
 def _sublayer(name: str, module: Any, prefix: str, config: Any) -> Sublayer:
@@ -303,9 +335,9 @@ def draw_transformer(explanation: Explanation) -> Diagram:
     words = explanation.source.texts
     steps = explanation.steps
     encoder = _states(explanation, "encoder", config.encoder_layers)
-    xs = [place * pitch_of(words) for place in range(len(words))]
+    xs = columns_of(words)
     canvas.tokens(words, xs, 0, "source", [0] * len(words))
-    _components(canvas, "encoder", config, config.encoder_layers)
+    _components(canvas, "encoder", config, model.encoder)
     layers = Layers(
         "encoder",
         words,
@@ -318,8 +350,8 @@ def draw_transformer(explanation: Explanation) -> Diagram:
     for x, block in zip(xs, stack.rows[0], strict=True):
         canvas.join((x, -18), block.bottom, "source", 0)
     first = len(encoder)
-    pitch = pitch_of([step.token for step in steps])
-    own = [place * pitch + (xs[-1] - pitch * (len(steps) - 1)) / 2 for place in range(len(steps))]
+    own = columns_of([step.token for step in steps])
+    own = [x + (xs[-1] - own[-1]) / 2 for x in own]
     top = draw_decoder_of(canvas, explanation, own, stack.top - 78, first)
     memory = stack.last
     crosses = explanation.of_kind("alignment")
@@ -374,7 +406,7 @@ def draw_decoder_of(
     for word, x, moment in zip(read, own, moments, strict=True):
         canvas.words.append(Word(label_of(word), x, y, "target", moment, "small"))
     count = len(model.decoder)
-    _components(canvas, "decoder", config, count)
+    _components(canvas, "decoder", config, model.decoder)
     layers = Layers(
         "decoder",
         read,
@@ -393,7 +425,7 @@ def draw_decoder_of(
     return stack
 
 
-def _components(canvas: Canvas, name: str, config: Any, layers: int) -> None:
+def _components(canvas: Canvas, name: str, config: Any, blocks: Sequence[Any]) -> None:
     """What the rows of a Transformer's stack are."""
     encodes = name == "encoder"
     canvas.components[f"{name}-0"] = Component(
@@ -402,19 +434,17 @@ def _components(canvas: Canvas, name: str, config: Any, layers: int) -> None:
         [f"{config.width} numbers per token"],
         [transformer.TransformerDecoder.embed_target],
     )
-    block = transformer.EncoderBlock if encodes else transformer.DecoderBlock
-    memory = "memory" if encodes else "hidden"
-    for number in range(1, layers + 1):
-        encoder = f"Encoder, layer {number} of {layers}"
-        decoder = f"Decoder, layer {number} of {layers}"
+    for number, block in enumerate(blocks, 1):
+        encoder = f"Encoder, layer {number} of {len(blocks)}"
+        decoder = f"Decoder, layer {number} of {len(blocks)}"
         canvas.components[f"{name}-{number}"] = Component(
             encoder if encodes else decoder,
-            equation(transformer.Transformer, memory),
+            block_equations(block, config),
             [
                 f"{config.heads} heads of {config.width // config.heads} numbers",
                 f"feed-forward {config.feed_forward}",
             ],
-            [block],
+            [type(block)],
         )
 
 
@@ -460,8 +490,9 @@ def draw_text_model(explanation: Explanation) -> Diagram:
     tokens = text_pieces(explanation)
     states = [rows_of(layer) for layer in base.layers_of(explanation.batch)]
     canvas = Canvas()
-    xs = [place * pitch_of(tokens) for place in range(len(tokens))]
     attentions = [*explanation.attentions.values()]
+    pitch = pitch_of(tokens)
+    xs = columns_of(tokens) if attentions else [place * pitch for place in range(len(tokens))]
     by_token = config.causal or not attentions
     steps = _steps_of(len(tokens), len(states), by_token=by_token)
     canvas.tokens(tokens, xs, 0, "source", steps[0])
@@ -512,8 +543,11 @@ def _text_components(canvas: Canvas, base: Any, config: Any, count: int) -> None
             ]
         blocks = getattr(base, "blocks", None)
         functions = [type(blocks[number - 1])] if blocks is not None else [owner]
+        lines = _lines_of(owner, owner, "h_l", "h_t")
+        if blocks is not None and len(_parts_of(blocks[number - 1])) > 1:
+            lines = block_equations(blocks[number - 1], config)
         canvas.components[f"text-{number}"] = Component(
-            f"Layer {number} of {count}", _lines_of(owner, owner, "h_l", "h_t"), facts, functions
+            f"Layer {number} of {count}", lines, facts, functions
         )
 
 

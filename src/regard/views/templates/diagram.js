@@ -4,7 +4,8 @@
 
 const DIAGRAM_SECONDS = 1.1; // of a moment while the film plays
 
-const LONG_FORMULA = 38; // characters, from which on it is smaller
+const LONG_FORMULA = 30; // characters, from which on it is smaller
+const LEAST_SCALE = 0.6; // below which a drawing scrolls rather than shrinks
 
 const node = (tag, attributes = {}, ...children) => {
   const element = document.createElement(tag);
@@ -20,6 +21,11 @@ function formula(equation) {
   const place = node("p", { class: equation.ascii.length > LONG_FORMULA ? "formula long" : "formula", tabindex: 0 });
   place.append(equation.mathml ? parsed(equation.mathml) : equation.ascii);
   return place;
+}
+// "h_2: are" with its index below.
+function subscripted(name) {
+  const [, base, index, rest] = name.match(/^([^\s_]+)_(\w+)(.*)$/) || [];
+  return base ? [base, node("sub", {}, index), rest] : [name];
 }
 // The source text, a line in an element of its own, so that a symbol of an equation can light its lines.
 function codeOf(code) {
@@ -50,11 +56,11 @@ function diagramOf(part, changed = () => {}) {
   const all = selector => [...drawing.querySelectorAll(selector)], boxes = new Map(all(".box").map(box => [box.dataset.key, box]));
   let now = moments.length - 1, chosen = "", timer = 0;
 
-  const least = Math.min(drawing.viewBox.baseVal.width, Math.max(320, drawing.viewBox.baseVal.width * 0.68));
+  const least = Math.min(drawing.viewBox.baseVal.width, Math.max(320, drawing.viewBox.baseVal.width * LEAST_SCALE));
   drawing.style.minWidth = `${least}px`;
   drawing.style.maxWidth = `max(${least}px, min(100%, ${1.35 * drawing.viewBox.baseVal.width}px))`;
   drawing.style.width = "100%";
-  drawing.style.setProperty("--least-height", `${0.62 * drawing.viewBox.baseVal.height}px`);
+  drawing.style.setProperty("--least-height", `${LEAST_SCALE * drawing.viewBox.baseVal.height}px`);
   for (const [key, box] of boxes) {
     box.setAttribute("role", "button");
     box.setAttribute("aria-label", blocks[key].name);
@@ -143,7 +149,7 @@ function diagramOf(part, changed = () => {}) {
     const parts = [];
     if (candidates.length) parts.push(node("h3", {}, texts.likeliest), bars(candidates));
     if (component) {
-      parts.push(node("h3", {}, block.name === component.title ? "" : block.name), node("h2", {}, component.title), node("p", { class: "muted" }, component.facts.join(" · ")));
+      parts.push(node("h3", {}, block.name === component.title ? "" : subscripted(block.name)), node("h2", {}, component.title), node("p", { class: "muted" }, component.facts.join(" · ")));
       if (component.equations.length) parts.push(node("h3", {}, texts.equation), component.equations.map(formula));
       if (block.count && block.step <= now) parts.push(node("h3", {}, texts.numbers), node("p", { class: "numbers" }, numbersOf(block)));
       if (component.code.length) {
