@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from regard.course import chapters
+from regard.course.unfilled import unfilled, without_results
+
 pytestmark = pytest.mark.browser
 TEXTS = {
     "en": {
@@ -122,6 +125,30 @@ def test_chapters_follow_each_other_and_are_marked_as_read(page: Any, computed: 
     page.get_by_role("radio", name="한국어").click()
     page.get_by_role("button", name="이 장 계산하기").wait_for()
     assert "chapter=2" in page.url
+
+
+def test_a_chapter_is_read_before_it_is_computed(page: Any) -> None:
+    """Its text and code are there; a number is a gap, and a figure an empty frame."""
+    page.open("#/course?chapter=2")
+    page.get_by_text("Check one by hand: the scores are …").wait_for()
+    assert page.locator(".pending", has_text="How are you? -> 잘 지내?").count() == 1
+    assert page.locator(
+        "details summary", has_text="regard.layers.scores.AdditiveAttention"
+    ).count()
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_no_chapter_shows_its_template(language: str) -> None:
+    for chapter in chapters(language):
+        texts = [part.get("html", "") for one in unfilled(chapter) for part in one["parts"]]
+        prose = [text for text in texts if not text.startswith("<pre>")]
+        assert prose
+        assert not [text for text in prose if "{{" in text or "{%" in text], chapter.number
+
+
+def test_what_stands_under_a_condition_is_left_out() -> None:
+    text = "A{% if x %} b {% if y %}c{% else %}d{% endif %} e{% endif %}. It is {{ n|percent }}."
+    assert without_results(text) == "A. It is …."
 
 
 def test_a_topic_is_found_in_both_languages(page: Any) -> None:

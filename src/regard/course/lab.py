@@ -485,7 +485,7 @@ class Lesson(Result):
         )
 
     def _parts(self, body: str) -> Iterator[Part]:
-        for piece in _text_parts(body):
+        for piece in text_parts(body):
             if isinstance(piece, Prose):
                 yield piece
                 continue
@@ -543,7 +543,7 @@ class Lesson(Result):
             ),
             *(_notebook_cell(code, code=True) for code in (experiment, found)),
         ]
-        for piece in chain.from_iterable(map(_text_parts, bodies)):
+        for piece in chain.from_iterable(map(text_parts, bodies)):
             if not isinstance(piece, Prose):
                 cells.append(_notebook_cell(f"lesson.figure({piece[1]!r})", code=True))
             elif piece.title:
@@ -568,7 +568,7 @@ class Lesson(Result):
         return COMMON_WORDS[self.language] | (yaml.safe_load(found[1]) if found else {})
 
 
-def _text_parts(body: str) -> Iterator[Prose | tuple[str, str]]:
+def text_parts(body: str) -> Iterator[Prose | tuple[str, str]]:
     """Texts, folded code and questions, and (caption, name) of each figure, in their order."""
     told, *questions = re.split(r"^### ", body, flags=re.MULTILINE)
     texts = FIGURE_PLACE.split(told)  # text, caption, name, text, ...

@@ -4,7 +4,6 @@ are."""
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from pydantic import Field
 from regard.course import LANGUAGES, Chapter, chapters
 from regard.course.in_studio import OPENINGS, run_of
 from regard.course.topics import topics
+from regard.course.unfilled import unfilled
 from regard.language import default_language
 from regard.studio.requests import Body
 from regard.studio.runs import Runs
@@ -74,7 +74,7 @@ class Courses:
         return {
             **self._summary(chapter),
             "report": told[language] if told else None,
-            "headings": re.findall(r"^## (.*)$", chapter.text, re.MULTILINE),
+            "sections": [] if told else unfilled(chapter),
             "topics": [
                 {"name": topic.name(language), "means": topic.means[language]}
                 for topic in topics()

@@ -44,8 +44,7 @@ async function chapter(place, chapters, number, signal) {
   const head = [h("p", { class: "muted" }, [t("chapter", { n: number }), stateOf(one)].filter(Boolean).join(" · ")), h("h2", { class: "chapter-title" }, one.title)];
   if (one.report) place.replaceChildren(...head, ...told(one), ...computing(one, again), neighbours(chapters, number));
   else {
-    place.replaceChildren(...head, h("p", {}, one.opening), ...computing(one, again),
-      h("h3", {}, t("chapter_contents")), h("ul", {}, one.headings.map(text => h("li", {}, text))),
+    place.replaceChildren(...head, h("p", {}, one.opening), ...computing(one, again), ...sectionsOf(one),
       h("h3", {}, t("topics")), h("dl", { class: "topics" }, one.topics.map(topic => [h("dt", {}, topic.name), h("dd", {}, topic.means)])),
       neighbours(chapters, number));
   }
@@ -84,8 +83,12 @@ function told(one) {
   const { report } = one;
   return [report.opening && h("p", {}, report.opening),
     report.conclusions.length > 0 && h("ul", { class: "findings" }, report.conclusions.map(text => h("li", {}, text))),
-    ...report.sections.map(section => h("section", {}, section.heading && h("h3", {}, section.heading), section.parts.map(part => figureOf(one, part))))].filter(Boolean);
+    ...sectionsOf(one, report.sections)].filter(Boolean);
 }
+const sectionsOf = (one, sections = one.sections) => sections.map(section => h("section", {}, section.heading && h("h3", {}, section.heading),
+  section.parts.map(part => part.kind === "pending" ? pending(part) : figureOf(one, part))));
+// Where a figure will be when the chapter has been computed.
+const pending = part => h("figure", { class: "pending" }, h("figcaption", {}, part.title), h("p", { class: "muted" }, t("figure_pending")));
 function figureOf(one, part) {
   const drawn = [partOf(part)].flat(Infinity);
   if (!part.opens) return drawn;
