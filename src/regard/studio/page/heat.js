@@ -11,19 +11,20 @@ const NUMBERED = 34; // pixels of a cell that has room for its number
 const WIDEST = 76, PRESENTED = 130, SMALLEST = 18; // pixels of a cell: at most, at most on the whole screen, at least
 const LEGIBLE = 100; // words up to which a map scrolls rather than shrinks
 const LONG = 24; // letters of a label; the whole word is in the tip
+const STRETCH = 1.8; // how much wider than high a cell may be where the window has the room
 const SUMS = 16; // pixels of the strip of sums
-const brief = text => [...text].length > LONG ? `${[...text].slice(0, LONG - 1).join("")}…` : text;
+const brief = (text, letters = LONG) => [...text].length > letters ? `${[...text].slice(0, letters - 1).join("")}…` : text;
 const family = () => getComputedStyle(document.body).fontFamily;
 const ink = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // The colours of the present theme, read once: a style that is asked for in every frame is slow.
-const colours = () => ({ text: ink("--text"), accent: ink("--target"), line: ink("--context"), high: rgb("--accent"), low: rgb("--bad") });
+const colours = () => ({ text: ink("--text"), read: ink("--source"), asks: ink("--target"), accent: ink("--target"), line: ink("--context"), high: rgb("--accent"), low: rgb("--bad") });
 const shade = ({ high, low }, share) => `rgba(${share < 0 ? low : high},${(0.55 * Math.abs(share)).toFixed(3)})`;
 function fillBox(context, colour, ...box) { context.fillStyle = colour; context.fillRect(...box); }
 function outline(context, colour, ...box) { context.strokeStyle = colour; context.lineWidth = 2;
   context.strokeRect(...box); }
 
-// The mark of a word start is as wide as a letter in most fonts: a low line is narrow in all of them.
-export const shownToken = text => text === "</s>" ? "⏎" : text.replaceAll("▁", "_");
+// A token as a reader knows it: without the mark of a word start, as in the drawing of the model (views/diagrams).
+export const shownToken = text => text === "</s>" ? "⏎" : text.replace(/^▁(?=.)/u, "").replaceAll("▁", "␣");
 
 export function decode(text) {
   const raw = atob(text), bytes = new Uint8Array(raw.length);
@@ -57,6 +58,12 @@ function canvasOf(width, height, properties = {}) {
 
 // ------------------------------------------------------------------------------------------------------- heat map
 
+// The same map with its rows as columns.
+export function transposed(map) {
+  const values = new Float32Array(map.values.length), [wide, high] = [map.columns.length, map.rows.length], drawn = map.byRow ? byRow(map) : map;
+  drawn.values.forEach((value, i) => { values[i % wide * high + Math.floor(i / wide)] = value; });
+  return { ...map, rows: map.columns, columns: map.rows, values, peak: drawn.peak, byRow: false, turned: true, roles: map.roles?.toReversed() };
+}
 // The same map with every row divided by its largest weight.
 function byRow(map) {
   const values = map.values.slice(), wide = map.columns.length;
@@ -67,16 +74,16 @@ function byRow(map) {
   return { ...map, values, peak: 1 };
 }
 // The same map, as large as a figure of this size has room for with its labels; `zoom` times as large, it scrolls.
-export function fitted(map, width, height, zoom = 1) {
-  const labels = { rows: map.rows.map(brief), columns: map.columns.map(brief) }, widest = texts => Math.max(...texts.map(text => textWidth(text, 15)));
+export function fitted(map, width, height, zoom = 1, letters = LONG) {
+  const labels = { rows: map.rows.map(text => brief(text, letters)), columns: map.columns.map(text => brief(text)) }, widest = texts => Math.max(...texts.map(text => textWidth(text, 15)));
   const left = widest(labels.rows) + 24, across = (width - left) / map.columns.length, wide = widest(labels.columns), slanted = wide >= Math.min(across, WIDEST);
   const room = { width: width - left - (slanted ? wide / 2 : 0), height: height - SUMS - (slanted ? 0.87 * wide + 30 : 30) };
   const least = Math.max(map.rows.length, map.columns.length) <= LEGIBLE ? SMALLEST : 0;
-  return { ...map, labels, widest: (document.body.classList.contains("presenting") ? PRESENTED : WIDEST) * zoom, room: { width: zoom * Math.max(room.width, least * map.columns.length), height: zoom * Math.max(room.height, least * map.rows.length) } };
+  return { ...map, labels, stretch: map.rows.length > 1 ? STRETCH : 1, widest: (document.body.classList.contains("presenting") ? PRESENTED : WIDEST) * zoom, room: { width: zoom * Math.max(room.width, least * map.columns.length), height: zoom * Math.max(room.height, least * map.rows.length) } };
 }
 // The weights that are not small, where the cells have the room.
 function writeNumbers(context, map, drawn) {
-  const { left, top, cell } = map.at, wide = map.columns.length;
+  const { left, top, cell, wide } = map.at, count = map.columns.length;
   if (map.yesNo || cell < NUMBERED || map.peak > 1) return;
   context.textAlign = "center"; context.textBaseline = "middle";
   context.font = `${Math.min(15, Math.floor(cell / 3))}px ${family()}`;
@@ -85,7 +92,7 @@ function writeNumbers(context, map, drawn) {
     const share = Math.abs(drawn.values[i]) / drawn.peak;
     if (share < 0.1) return;
     context.fillStyle = readableOn(ground.map((c, k) => c + share * ((value < 0 ? low : high)[k] - c)));
-    context.fillText(number(value), left + (i % wide + .5) * cell, top + (Math.floor(i / wide) + .5) * cell);
+    context.fillText(number(value), left + (i % count + .5) * wide, top + (Math.floor(i / count) + .5) * cell);
   });
 }
 // Black or white, whichever has the higher contrast: it is 4.5:1 or more on every colour (WCAG 2, relative luminance).
@@ -108,7 +115,7 @@ function axisOf(canvas, name, width, height) {
 }
 // How much of each column was read by all rows together.
 function sumsOf(map) {
-  const { left, cell } = map.at, count = map.columns.length, sums = map.columns.map((_, n) => columnOf(map, n).reduce((one, other) => one + other, 0));
+  const { left, wide: cell } = map.at, count = map.columns.length, sums = map.columns.map((_, n) => columnOf(map, n).reduce((one, other) => one + other, 0));
   const [canvas, context] = canvasOf(left + count * cell, SUMS, { class: "sums", role: "img", "aria-label": t("sums") }), peak = most(sums), theme = colours();
   context.fillStyle = ink("--ground");
   context.fillRect(0, 0, left + count * cell, SUMS);
@@ -129,18 +136,19 @@ function sumsOf(map) {
 // pick({ row, column }) is called while a cell is pointed at.
 export function heatMap(map, pick) {
   const canvas = h("canvas", { class: "cells", role: "img", "aria-label": map.title });
-  const across = h("div", { class: "bar asks" }), down = h("div", { class: "bar read" });
+  const [rowKind, columnKind] = map.turned ? ["read", "asks"] : ["asks", "read"];
+  const across = h("div", { class: `bar ${rowKind}` }), down = h("div", { class: `bar ${columnKind}` });
   const drawn = { ...(map.byRow ? byRow(map) : map), ...map.labels };
   paint(canvas, drawn);
   map.at = drawn.at;
   writeNumbers(canvas.getContext("2d"), map, drawn);
-  const { left, top, cell } = map.at, width = map.columns.length * cell, height = map.rows.length * cell;
-  for (const [bar, w, high] of [[across, width, cell], [down, cell, height]]) {
+  const { left, top, cell, wide } = map.at, width = map.columns.length * wide, height = map.rows.length * cell;
+  for (const [bar, w, high] of [[across, width, cell], [down, wide, height]]) {
     bar.style.width = `${w}px`; bar.style.height = `${high}px`; bar.hidden = true;
   }
   canvas.addEventListener("mousemove", event => {
     const box = canvas.getBoundingClientRect();
-    const column = Math.floor((event.clientX - box.left - left) / cell),
+    const column = Math.floor((event.clientX - box.left - left) / wide),
       row = Math.floor((event.clientY - box.top - top) / cell);
     delete canvas.dataset.tip;
     if (column < 0 || row < 0 || column >= map.columns.length || row >= map.rows.length) return;
@@ -149,13 +157,13 @@ export function heatMap(map, pick) {
     pick({ row, column });
   });
   const axes = map.at.labelled ? [axisOf(canvas, "of-columns", map.at.width, top), axisOf(canvas, "of-rows", left, map.at.height), axisOf(canvas, "corner", left, top)] : [];
-  const sums = map.yesNo || map.signed || map.rows.length < 2 ? null : sumsOf(map);
+  const sums = map.yesNo || map.signed || map.turned || map.rows.length < 2 ? null : sumsOf(map);
   const layers = h("div", { class: "layers with-axes" }, canvas, across, down, axes, sums);
   return { element: h("div", { class: "map", tabindex: 0, role: "group", "aria-label": map.title || t("attention_map") }, layers),
     select({ row, column }) {
       across.hidden = row === undefined; down.hidden = column === undefined;
       across.style.transform = `translate(${left}px, ${top + (row || 0) * cell}px)`;
-      down.style.transform = `translate(${left + (column || 0) * cell}px, ${top}px)`;
+      down.style.transform = `translate(${left + (column || 0) * wide}px, ${top}px)`;
     } };
 }
 
@@ -215,7 +223,7 @@ export function lines(map, width, room, pick) {
     context.lineWidth = 1 + 2 * share;
     context.beginPath(); context.moveTo(left, place(row)); context.lineTo(right, place(column)); context.stroke();
   }
-  function text(words, x, align, weights, picked) {
+  function text(words, colour, x, align, weights, picked) {
     const first = Math.max(0, Math.floor(box.scrollTop / tall) - 1);
     const last = Math.min(words.length, first + Math.ceil(height / tall) + 3);
     const peak = weights ? most(weights) : 1;
@@ -223,7 +231,7 @@ export function lines(map, width, room, pick) {
     for (let n = first; n < last; n++) {
       const box = [x < width / 2 ? 1 : x, place(n) - tall / 2 + 1, left - 2, tall - 2];
       if (weights) fillBox(context, shade(theme, weights[n] / peak), ...box);
-      context.fillStyle = theme.text;
+      context.fillStyle = colour;
       context.fillText(words[n], x + (align === "left" ? 6 : -6), place(n), left - 8);
       if (n === picked) outline(context, theme.accent, ...box);
     }
@@ -241,9 +249,9 @@ export function lines(map, width, room, pick) {
     else faint.forEach((columns, from) => columns.forEach(to => line(from, to,
       Math.abs(rowOf(map, from)[to]) / map.peak)));
     context.globalAlpha = 1;
-    text(map.rows, left, "right", row === undefined && column !== undefined ? columnOf(map, column) : null, row);
+    text(map.rows, theme.asks, left, "right", row === undefined && column !== undefined ? columnOf(map, column) : null, row);
     const inRow = row !== undefined;
-    text(map.columns, right, "left", inRow ? rowOf(map, row) : null, inRow ? undefined : column);
+    text(map.columns, theme.read, right, "left", inRow ? rowOf(map, row) : null, inRow ? undefined : column);
   }
   box.addEventListener("scroll", () => requestAnimationFrame(draw));
   canvas.addEventListener("mousemove", event => {
@@ -322,16 +330,16 @@ function captioned({ width, height, children }, caption) {
 const write = (text, anchor, size, place) => svg("text", { ...place, dy: ".35em", "text-anchor": anchor,
   "font-size": size }, text);
 function figureOfMap(map) {
-  const { left, top, cell, font, labelled, flat, width, height } = layout(map), wide = map.columns.length, cells = [];
-  const whole = { x: left, y: top, width: wide * cell, height: map.rows.length * cell },
+  const { left, top, cell, wide, font, labelled, flat, width, height } = layout(map), count = map.columns.length, cells = [];
+  const whole = { x: left, y: top, width: count * wide, height: map.rows.length * cell },
     [high, low] = [ink("--accent"), ink("--bad")];
   if (map.values.length > 10_000) { // a picture: so many rectangles are slow in every viewer
     const fit = { "image-rendering": "pixelated", preserveAspectRatio: "none" };
     cells.push(svg("image", { ...whole, ...fit, href: shades(map).toDataURL() }));
   } else map.values.forEach((value, i) => {
-    const share = Math.abs(value) / map.peak, place = { x: left + i % wide * cell,
-      y: top + Math.floor(i / wide) * cell };
-    const look = { width: cell, height: cell, fill: value < 0 ? low : high, "fill-opacity": share.toFixed(3) };
+    const share = Math.abs(value) / map.peak, place = { x: left + i % count * wide,
+      y: top + Math.floor(i / count) * cell };
+    const look = { width: wide, height: cell, fill: value < 0 ? low : high, "fill-opacity": share.toFixed(3) };
     if (share >= 0.004) cells.push(svg("rect", { ...place, ...look }));
   });
   cells.push(svg("rect", { ...whole, fill: "none", stroke: ink("--line") }));
@@ -339,7 +347,7 @@ function figureOfMap(map) {
     const slant = flat ? "" : " rotate(-60)", anchor = flat ? "middle" : "start", above = top - (flat ? 10 : 6);
     cells.push(...map.rows.map((text, n) => write(text, "end", font, { x: left - 6, y: top + (n + .5) * cell })));
     cells.push(...map.columns.map((text, n) =>
-      write(text, anchor, font, { transform: `translate(${left + (n + .5) * cell} ${above})${slant}` })));
+      write(text, anchor, font, { transform: `translate(${left + (n + .5) * wide} ${above})${slant}` })));
   }
   return sheet(width, height, ...cells);
 }

@@ -181,9 +181,10 @@ function bytes(text) {
   for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i);
   return out;
 }
+// A token as a reader knows it: without the mark of a word start.
+const tokenText = text => text.replace(/^▁(?=.)/u, "").replaceAll("▁", "␣");
 function unpack(part, packed) {
-  // The mark of a word start is as wide as a letter in most fonts: a low line is narrow in all of them.
-  const [rows, columns] = [packed.rows, packed.columns].map(n => part.labels[n].map(text => text.replaceAll("▁", "_")));
+  const [rows, columns] = [packed.rows, packed.columns].map(n => part.labels[n].map(tokenText));
   const values = new Float32Array(rows.length * columns.length);
   if (packed.bits) {
     const bits = bytes(packed.bits);
@@ -208,13 +209,14 @@ function layout(map) {
   const room = map.room || { width: 960, height: 960 }; // of the cells, without their labels
   const fitting = Math.floor(Math.min(room.width / columns.length, room.height / rows.length));
   const cell = Math.max(crowded ? 3 : 7, Math.min(map.widest || (Math.max(rows.length, columns.length) <= 8 ? 40 : 28), fitting));
+  const wide = Math.max(cell, Math.min(Math.floor(cell * (map.stretch || 1)), Math.floor(room.width / columns.length))); // a cell may be wider than high
   const font = Math.max(11, Math.min(15, Math.floor(0.6 * cell))), labelled = cell >= 11 || !crowded;
   const widest = texts => labelled ? Math.max(...texts.map(text => textWidth(text, font))) : 0;
-  const flat = !crowded || widest(columns) <= cell;
+  const flat = !crowded || widest(columns) <= wide;
   const left = Math.ceil(widest(rows)) + 10, top = Math.ceil(flat ? font : 0.87 * widest(columns) + font) + 10;
   const overhang = flat ? 4 : Math.ceil(widest(columns) / 2) + font;
-  return { cell, font, left, top, labelled, flat,
-    width: left + columns.length * cell + overhang, height: top + rows.length * cell + 2 };
+  return { cell, wide, font, left, top, labelled, flat,
+    width: left + columns.length * wide + overhang, height: top + rows.length * cell + 2 };
 }
 // The values as a picture with a pixel for each.
 function shades(map) {
@@ -236,24 +238,26 @@ function paint(canvas, map) {
   canvas.style.width = at.width + "px"; canvas.style.height = at.height + "px";
   context.scale(ratio, ratio);
   context.imageSmoothingEnabled = false;
-  context.drawImage(shades(map), at.left, at.top, width * at.cell, map.rows.length * at.cell);
+  context.drawImage(shades(map), at.left, at.top, width * at.wide, map.rows.length * at.cell);
   const style = getComputedStyle(document.body);
   context.strokeStyle = style.getPropertyValue("--line");
-  context.strokeRect(at.left - .5, at.top - .5, width * at.cell + 1, map.rows.length * at.cell + 1);
+  context.strokeRect(at.left - .5, at.top - .5, width * at.wide + 1, map.rows.length * at.cell + 1);
   if (map.yesNo && at.cell >= 11) { // neighbours that are both allowed would be one dark area
     context.beginPath();
-    for (let c = 1; c < width; c++) { context.moveTo(at.left + c * at.cell, at.top); context.lineTo(at.left + c * at.cell, at.top + map.rows.length * at.cell); }
-    for (let r = 1; r < map.rows.length; r++) { context.moveTo(at.left, at.top + r * at.cell); context.lineTo(at.left + width * at.cell, at.top + r * at.cell); }
+    for (let c = 1; c < width; c++) { context.moveTo(at.left + c * at.wide, at.top); context.lineTo(at.left + c * at.wide, at.top + map.rows.length * at.cell); }
+    for (let r = 1; r < map.rows.length; r++) { context.moveTo(at.left, at.top + r * at.cell); context.lineTo(at.left + width * at.wide, at.top + r * at.cell); }
     context.stroke();
   }
   if (!at.labelled) return;
   context.font = at.font + "px " + getComputedStyle(document.body).fontFamily;
-  context.fillStyle = style.getPropertyValue("--text"); context.textBaseline = "middle"; context.textAlign = "right";
+  const [ofRows, ofColumns] = map.roles || ["--text", "--text"]; // colours that say which words ask and which are read
+  context.fillStyle = style.getPropertyValue(ofRows); context.textBaseline = "middle"; context.textAlign = "right";
   map.rows.forEach((text, r) => context.fillText(text, at.left - 6, at.top + (r + .5) * at.cell));
   context.textAlign = at.flat ? "center" : "left";
+  context.fillStyle = style.getPropertyValue(ofColumns);
   map.columns.forEach((text, c) => {
     context.save();
-    context.translate(at.left + (c + .5) * at.cell, at.top - (at.flat ? 10 : 6));
+    context.translate(at.left + (c + .5) * at.wide, at.top - (at.flat ? 10 : 6));
     if (!at.flat) context.rotate(-Math.PI / 3);
     context.fillText(text, 0, 0);
     context.restore();
@@ -404,7 +408,7 @@ function drawHeatMaps(element, part) {
   }
   canvas.onmousemove = event => {
     const box = canvas.getBoundingClientRect(), at = map.at;
-    const column = Math.floor((event.clientX - box.left - at.left) / at.cell);
+    const column = Math.floor((event.clientX - box.left - at.left) / at.wide);
     const row = Math.floor((event.clientY - box.top - at.top) / at.cell);
     delete canvas.dataset.tip;
     if (column < 0 || row < 0 || column >= map.columns.length || row >= map.rows.length) return;
@@ -448,7 +452,7 @@ function drawImageMap(element, part) {
 
 // Each branch is a group with its depth in data-depth: a page may hide those that come later.
 function drawTree(element, part) {
-  const row = 24, widths = [], text = one => `${one.label.replaceAll("▁", "_")} `;
+  const row = 24, widths = [], text = one => `${tokenText(one.label)} `;
   part.branches.forEach(one => {
     widths[one.depth] = Math.max(widths[one.depth] || 0, textWidth(text(one)) + textWidth(one.value, 11) + 36);
   });

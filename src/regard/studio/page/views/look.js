@@ -4,15 +4,18 @@
 import { keep } from "../address.js";
 import { post, runPath } from "../api.js";
 import { choice, download, empty, h, labelled, select } from "../dom.js";
-import { columnOf, figure, fitted, heatMap, largest, lines, png, regions, rowOf, smallHeads, svgText, unpacked, words } from "../heat.js";
+import { columnOf, figure, fitted, heatMap, largest, lines, png, regions, rowOf, smallHeads, svgText, transposed, unpacked, words } from "../heat.js";
 import { busy, targetField, untilLeft } from "../parts.js";
 import { partOf } from "../reports.js";
 import { t } from "../text.js";
+import { importance } from "../watched.js";
 
 export const ACTION = "look";
 const WORDED = ["alignment", "encoder", "decoder", "hops"], UNITS = ["alignment", "encoder", "decoder", "masks"];
 const ZOOMS = ["1", "2", "4"];
 const LEFT_OUT = ["heads"]; // the small pictures show every head
+const LEAST_TOLD = 0.005; // a weight that the sentence above the figure names
+const MOST_LETTERS = 60; // of a sentence beside a turned map
 const BELOW = 250; // pixels that the claim above a figure, and what stands below it, take of the window
 
 // A sentence about a word and others, each in the colour of what it is: what asks, and what is read.
@@ -20,6 +23,18 @@ const GAPS = { word: "\n", others: "\n" };
 function coloured(sentence, word, others, [one, other]) {
   const [before, between, after] = sentence.split("\n");
   return [before, h("span", { class: one }, word), between, h("span", { class: other }, others), after];
+}
+
+// The words of a text, each as strong as the answer depends on it.
+function importanceOf({ view, figures }) {
+  const bars = view === "occlusion" && figures.find(one => one.kind === "bars");
+  return bars && h("div", { class: "asked" }, importance(bars.categories.map((word, n) => [word, Object.values(bars.series)[0][n]])));
+}
+// A map whose keys stand in its rows: long texts, as the sentences of a story, are read there in full.
+function turnedMap(map, width, height, pick) {
+  const turned = fitted(transposed(map), width, height, 1, MOST_LETTERS), flip = ({ row, column }) => ({ row: column, column: row });
+  const drawn = heatMap(turned, chosen => pick(flip(chosen)));
+  return { element: drawn.element, select: chosen => drawn.select(flip(chosen)) };
 }
 
 export async function render({ stage, controls, onsubmit, run, facts, fields, params }) {
@@ -117,11 +132,11 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
   // [the figure and what stands around it, what stands in the rail]
   function drawn(answer) {
     const output = answer.output && h("p", { class: "muted" }, `${t("output")}: `, h("b", { class: "asks" }, answer.output));
-    if (!answer.map) return [[output, ...answer.figures.map(partOf)], choosers(answer)];
+    if (!answer.map) return [[output, importanceOf(answer), ...answer.figures.map(partOf)], choosers(answer)];
     const worded = WORDED.includes(answer.view), asLines = worded && state.draw === "lines";
     const width = Math.max(240, stage.clientWidth - 48), whole = unpacked(answer.map, fields.parts().image);
     const several = answer.others.length > 0, height = Math.max(300, (innerHeight - BELOW) / (several ? 1.6 : 1));
-    const fit = one => ({ ...fitted(one, several ? width / 2 : width, height, Number(state.zoom)), yesNo: answer.view === "masks" });
+    const fit = one => ({ ...fitted(one, several ? width / 2 : width, height, Number(state.zoom)), yesNo: answer.view === "masks", ...worded && { roles: ["--target", "--source"] } });
     const map = { ...fit(whole), byRow: worded && state.scale === "row" };
     const parts = [], others = answer.others.map(one => fit(unpacked(one)));
     let fixed = worded && (state.word !== undefined || !asLines) ? { row: Math.min(Number(state.word) || 0, map.rows.length - 1) } : {};
@@ -131,7 +146,8 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       if (!waiting) requestAnimationFrame(() => { waiting = false; light(); });
       waiting = true;
     }
-    parts.push(asLines ? lines(map, Math.min(900, width), innerHeight - BELOW, pick) : heatMap(map, pick));
+    const upright = answer.view === "hops" && !asLines;
+    parts.push(asLines ? lines(map, Math.min(900, width), innerHeight - BELOW, pick) : upright ? turnedMap(map, width, height, pick) : heatMap(map, pick));
     if (answer.picture) parts.push(regions(answer.picture, map));
     const slider = h("input", { type: "range", min: 0, max: map.rows.length - 1, value: 0, "data-arrows": "",
       oninput: () => { fixed = { row: Number(slider.value) }; pick(); }, onchange: () => { state.word = slider.value; keep(state); } });
@@ -144,7 +160,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       if (!worded) return;
       from.shade(inColumn ? columnOf(map, column) : null, row);
       if (to) to.shade(inRow ? rowOf(map, row) : null, inRow ? undefined : column);
-      const strongest = (weights, texts) => largest(weights, 4).map(n => `${texts[n]} ${number(weights[n])}`).join(" · ");
+      const strongest = (weights, texts) => largest(weights, 4).filter((n, place) => !place || Math.abs(weights[n]) >= LEAST_TOLD).map(n => `${texts[n]} ${number(weights[n])}`).join(" · ");
       told.replaceChildren(...inRow ? coloured(t("looked_at", GAPS), map.rows[row], strongest(rowOf(map, row), map.columns), ["asks", "read"])
         : inColumn ? coloured(t("looked_from", GAPS), map.columns[column], strongest(columnOf(map, column), map.rows), ["read", "asks"]) : []);
       if (inRow) slider.value = row;
