@@ -82,6 +82,7 @@ def test_korean_on_a_phone_and_the_switches(page: Any) -> None:
             f"#/{view}?run=portraits"
         )  # whose examples are long, and whose inputs have two parts
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+    page.get_by_role("button", name="언어, 화면 색, 비교").click()  # folded on a phone
     page.get_by_role("radio", name="한국어").focus()
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("html[lang=en]")

@@ -119,18 +119,19 @@ def test_a_model_without_attention_says_so(page: Any) -> None:
 
 def test_a_picture_needs_no_run(page: Any) -> None:
     page.open("#/steps?run=tiny&text=a b c")
-    picture = page.get_by_label("Picture")
-    assert [one.get_attribute("value") for one in picture.locator("option").all()] == [
-        "",
-        *EQUATIONS,
-    ]
-    picture.select_option("dot-products")
+    pictures = page.get_by_role("group", name="Picture").locator("button")
+    assert [one.get_attribute("data-picture") for one in pictures.all()] == [*EQUATIONS]
+
+    def choose(name: str) -> None:
+        page.locator(f"[data-picture={name}]").click()
+
+    choose("dot-products")
     page.get_by_role("cell", name="1,024").wait_for()
     assert "picture=dot-products" in page.url
-    picture.select_option("masks")
+    choose("masks")
     page.get_by_text("a filled cell means allowed").wait_for()
     assert page.get_by_text("the strongest shade").count() == 0, "a mask is yes or no"
-    picture.select_option("dot-products")
+    choose("dot-products")
     page.reload()
     page.get_by_role("cell", name="1,024").wait_for()
 
@@ -138,11 +139,14 @@ def test_a_picture_needs_no_run(page: Any) -> None:
 def test_the_stages_are_played_by_keyboard(page: Any) -> None:
     page.open("#/steps?run=phrases&text=The cat sleeps.")
     page.get_by_role("group", name="Stages of the computation").focus()
-    assert page.locator("[data-stage='1']").first.is_visible()
-    assert not page.locator("[data-stage='2']").first.is_visible()
+    first = ".film-row[data-stage='{}'] > :nth-child(2), .worked [data-stage='{}']"
+    film = page.locator(".filmstrip").bounding_box()
+    assert page.locator(first.format(1, 1)).first.is_visible()
+    assert not page.locator(first.format(2, 2)).first.is_visible()
     for stage in (2, 3, 4, 5, 6):
         page.keyboard.press("ArrowRight")
-        assert page.locator(f"[data-stage='{stage}']").first.is_visible()
+        assert page.locator(first.format(stage, stage)).first.is_visible()
+        assert page.locator(".filmstrip").bounding_box() == film, "nothing jumps"
     page.get_by_label("Show").select_option("encoder")
     page.wait_for_selector(".results[aria-busy=false]")
     assert "view=encoder" in page.url

@@ -19,7 +19,8 @@ def ask(page: Any, run: str, **fields: str) -> Any:
     for label, text in fields.items():
         page.get_by_role("textbox", name=label).fill(text)
     page.get_by_role("button", name="Answer").click()
-    expect(page.get_by_role("link", name="See its attention")).to_be_visible()
+    link = page.get_by_role("link", name=re.compile("See its attention|See how it came"))
+    expect(link).to_be_visible()
     return page.locator("section[aria-live]")
 
 
@@ -55,7 +56,8 @@ def test_what_is_drawn_follows_the_answer(page: Any) -> None:
     assert story.locator("figure .option").count() >= 2
     page.open("#/try?run=portraits")
     page.locator("button.example").first.click()
-    expect(page.get_by_role("link", name="See its attention")).to_be_visible()
+    link = page.get_by_role("link", name=re.compile("See its attention|See how it came"))
+    expect(link).to_be_visible()
     expect(page.get_by_role("textbox", name="Question")).to_have_value(re.compile(r".+\?"))
     page.open("#/try?run=shapes")
     page.get_by_role("button", name="Example 2").click()

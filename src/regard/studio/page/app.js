@@ -34,6 +34,8 @@ function drawRail(view, facts = null) {
   rail.setAttribute("aria-label", t("views"));
   redraw(rail, ...VIEWS.filter(name => applies(name, view, facts)).map(name => h("a", { href: toView(name), "data-view": name,
     "aria-current": name === view ? "page" : null }, icon(name), h("span", {}, t(`view_${name}`)))));
+  const here = rail.querySelector("[aria-current]"); // on a phone the rail is wider than the window
+  if (here) rail.scrollLeft = here.offsetLeft - (rail.clientWidth - here.offsetWidth) / 2;
 }
 // A sentence that is typed is in the address at once, and so in the links to the other views.
 addEventListener("kept", () => {
@@ -72,6 +74,7 @@ async function render() {
   const { view, params } = current(), number = ++renders, restore = keepFocus(root);
   if (!VIEWS.includes(view)) return go("start");
   document.documentElement.lang = language();
+  document.body.dataset.view = view;
   document.title = `${t(`view_${view}`)} · regard`;
   hideTip();
   root.setAttribute("aria-busy", "true");

@@ -17,7 +17,7 @@ export async function chosenRun(view, params) {
   const runs = (await get("/runs")).filter(run => !run.error && run.parameters !== null);
   const [first] = (params.runs || "").split(",");
   const wanted = params.run || (runs.some(run => run.name === first) ? first : "");
-  const run = wanted ? runs.find(one => one.name === wanted) : view === "start" && runs.find(one => one.task === "translation") || runs[0];
+  const run = wanted ? runs.find(one => one.name === wanted) : runs.find(one => one.task === "translation") || runs[0];
   let facts = null, failure = null;
   if (run) {
     try { facts = await get(runPath(run.name)); } catch (error) { failure = error; }
@@ -43,9 +43,18 @@ export function drawBar(header, chosen, view, { action, submit, setTheme }) {
       others.map(one => chip(one, others, view)), adder(chosen, others, view)),
     h("form", { class: "sentence", onsubmit: event => { event.preventDefault(); fields.store(); submit(); } },
       fields.element, h("button", { class: "primary" }, t(`action_${action}`))),
-    switches(setTheme));
+    more(header), switches(setTheme));
 }
-const titled = run => `${run.name} · ${run.model}`;
+// On a phone the bar is two lines: what is used less often opens here.
+function more(header) {
+  const button = h("button", { type: "button", class: "square more", "aria-label": t("bar_more"), "aria-expanded": String(header.classList.contains("opened")), onclick: () => {
+    button.setAttribute("aria-expanded", String(header.classList.toggle("opened")));
+  } }, icon("more"));
+  return button;
+}
+// The name of a run, with its model if the name does not say it.
+const letters = text => text.toLowerCase().replace(/[^a-z]/g, "");
+const titled = run => letters(run.name).includes(letters(run.model)) ? run.name : `${run.name} · ${t(`model_${run.model}`)}`;
 function runChooser({ runs, run }, view) {
   const tasks = [...new Set(runs.map(one => one.task))];
   const chooser = h("select", { onchange: () => go(view, forRun(chooser.value)) },

@@ -8,7 +8,11 @@ import { regions, rowOf, shownToken, unpacked } from "./heat.js";
 import { icon } from "./icons.js";
 import { t } from "./text.js";
 
+// Whether a token goes on with the word before it, where the vocabulary marks the beginnings of words.
+const goesOn = (label, steps) => /^[\p{L}\p{N}]/u.test(label) && steps.some(one => one.chosen.label.startsWith("▁"));
 const percent = p => p >= 0.995 ? "1" : p < 0.005 ? "<.01" : p.toFixed(2).slice(1);
+// Where the run hesitated most: there the other tokens are worth a look.
+const leastSure = steps => steps.reduce((best, one, n) => one.chosen.probability < steps[best].chosen.probability ? n : best, 0);
 const same = (one, other) => one.length === other.length && one.every((token, n) => token === other[n]);
 
 // `ask(tokens, goesOn)` gives the branch with these first tokens; what a chosen token replaces is redone by the run.
@@ -47,7 +51,7 @@ export async function tokenTree({ run, input, first, wanted = [], languages = {}
   }
   function tokenButton(row, n, step, i) {
     const here = at.row === n && at.step === i, { label, probability } = step.chosen;
-    return h("button", { type: "button", class: i === row.from && n > 0 ? "token forced" : "token", style: { "--share": probability },
+    return h("button", { type: "button", class: ["token", i === row.from && n > 0 && "forced", i > 0 && goesOn(label, row.steps) && "joined"].filter(Boolean).join(" "), style: { "--share": probability },
       "data-at": here, tabindex: here ? 0 : -1, "aria-label": t("token_p", { token: shownToken(label), p: probability.toFixed(3) }),
       onpointerenter: () => point(n, i), onfocus: () => point(n, i), onclick: () => point(n, i), onkeydown: event => move(event, n, i) },
     h("span", {}, shownToken(label)), h("small", {}, percent(probability)));
@@ -97,6 +101,7 @@ export async function tokenTree({ run, input, first, wanted = [], languages = {}
       h("span", { class: "piece", style: { "--share": weights[n] / most }, "data-tip": weights[n].toFixed(3) }, text)));
   }
   await add(first, 0, false);
+  at.step = leastSure(rows[0].steps);
   for (const tokens of wanted) {
     await add(tokens, tokens.length - 1, true).catch(error => { if (error.name === "AbortError") throw error; });
   }

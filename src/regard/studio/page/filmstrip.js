@@ -4,6 +4,7 @@
 
 import { h } from "./dom.js";
 import { shownToken } from "./heat.js";
+import { symbols } from "./math.js";
 import { t } from "./text.js";
 
 const STEP = 0.25, ROOM = 1.25, LEAST = 2; // of a score by keyboard; of the scale beyond the largest score; its least end
@@ -41,10 +42,10 @@ export function filmstrip(worked, names, change) {
     query && row(1, h("span", { class: "asks" }, short(queryName)), h("div", { class: "film-wide asks" }, strip(query))),
     row(2, t("key"), own.words),
     keys && row(2, h("span", { class: "read" }, short(keyName)), keys.map(vector => h("div", { class: "film-value" }, strip(vector)))),
-    row(3, names.score, own.scores.map(one => one.slider)),
-    row(4, names.weight, own.weights),
-    row(5, h("span", { class: "read" }, `${names.weight} · ${valueName.split(" = ")[0]}`), own.values),
-    row(5, h("span", { class: "context-name" }, names.context), context));
+    row(3, symbols(names.score), own.scores.map(one => one.slider)),
+    row(4, symbols(names.weight), own.weights),
+    row(5, h("span", { class: "read" }, symbols(`${names.weight} · ${valueName.split(" = ")[0]}`)), own.values),
+    row(5, h("span", { class: "context-name" }, symbols(names.context)), context));
 
   return { element,
     update(scores, weights, sum, changes) {
@@ -72,7 +73,7 @@ export function filmstrip(worked, names, change) {
 // The left side of an equation, and all of it, which a phone has no room for.
 function short(name) {
   const [left, right] = name.split(" = ");
-  return right ? [h("b", { "data-tip": name }, left), h("small", { class: "whole" }, ` = ${right}`)] : left;
+  return right ? [h("b", { "data-tip": name }, symbols(left)), h("small", { class: "whole" }, " = ", symbols(right))] : symbols(left);
 }
 
 // A vector as a row of coloured cells: blue above 0, orange below.

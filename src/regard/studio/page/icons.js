@@ -19,6 +19,7 @@ const PATHS = {
   dark: "M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.5 10.5z",
   present: "M3 4h18v12H3zM12 16v3M8 21l4-2 4 2",
   controls: "M4 7h9M17 7h3M15 5v4M4 17h3M11 17h9M9 15v4",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
   close: "M5 5l14 14M19 5L5 19",
   first: "M6 5v14M19 5l-9 7 9 7z",
   previous: "M15 5l-8 7 8 7",

@@ -6,4 +6,11 @@ import { h } from "./dom.js";
 
 export const mathematics = mathml => parsed(mathml);
 export const codeLines = text => h("pre", { tabindex: 0 }, text.split("\n").map(line => h("span", { class: "code-line" }, `${line}\n`)));
+// A name in an equation, such as s_{i-1} or alpha_ij, with its indices below and its letters Greek; words stay as they are.
+const GREEK = { alpha: "α", beta: "β", gamma: "γ", sigma: "σ", lambda: "λ", sum: "Σ" };
+export function symbols(name) {
+  const pieces = String(name).split(/([_^](?:\{[^}]*\}|\w+))/);
+  return h("span", { class: "symbols" }, pieces.map((piece, n) => n % 2 ? h(piece[0] === "_" ? "sub" : "sup", {}, piece.slice(1).replace(/^\{|\}$/g, "").replace("-", "−"))
+    : piece.replace(/[a-z]+/g, word => GREEK[word] || word)));
+}
 export const lit = place => lightSymbols(place, null);

@@ -13,31 +13,36 @@ import { linked, rowsOf, threads } from "../threads.js";
 import { importance } from "../watched.js";
 import { drawn } from "./try.js";
 
-const MOST_THREADS = 40, LONGEST_WORD = 30, MOST_SENTENCES = 6;
+const SHOWN = 3, MOST_THREADS = 40, LONGEST_WORD = 30, MOST_SENTENCES = 6;
+
+const measured = new Map(); // the last report of some runs, by their names: it outlives the view
 
 export async function render({ stage, controls, onsubmit, runs, run, fields, params }) {
   const signal = untilLeft(), asked = runs.filter(one => one.task === run.task).map(one => get(runPath(one.name), signal).catch(() => null));
   const facts = new Map((await Promise.all(asked)).filter(Boolean).map(one => [one.name, one])); // without damaged ones
   if (facts.size < 2) {
-    const train = h("a", { class: "button primary", href: address("runs", { new: 1 }) }, t("train_new"));
-    return void stage.append(empty(t("compare_few"), t("compare_few_hint"), train));
+    const train = h("a", { class: "button", href: address("runs", { new: 1 }) }, t("train_new"));
+    return void stage.append(empty(t("compare_few"), t("compare_few_hint"), h("div", { class: "buttons" }, othersToCompare(runs, run), train)));
   }
   const others = [...facts.keys()].filter(name => name !== run.name), wanted = (params.runs || "").split(",");
   const named = others.filter(name => wanted.includes(name));
-  const chosen = new Set([run.name, ...(named.length ? named : others.slice(0, 1))]); // the run of the bar is the baseline
-  const names = () => [...chosen].join(",");
+  const chosen = new Set([run.name, ...(named.length ? named : others.slice(0, SHOWN - 1))]); // the run of the bar is the baseline
+  const names = () => [...chosen].join(","), key = () => `${names()} ${params.split || ""}`;
   const ticks = [run.name, ...others].map(name => h("label", { class: "tick" }, h("input", { type: "checkbox", checked: chosen.has(name), disabled: name === run.name, onchange: event => {
     if (event.target.checked) chosen.add(name); else chosen.delete(name);
     keep({ job: "" });
+    report.replaceChildren();
+    lengths.replaceChildren(chosen.size < 2 ? "" : invitation());
     start.disabled = chosen.size < 2;
     answer();
-  } }), `${name} (${facts.get(name).model})`));
+  } }), `${name} (${t(`model_${facts.get(name).model}`)})`));
   const sentence = h("p", { class: "asked" }), answers = h("div", { class: "panels-3", "aria-live": "polite" });
   const lengths = h("div"), report = h("div", { class: "results" });
   const start = h("button", { type: "button", class: "primary", onclick: () => measure() }, t("compare_report"));
   const split = select(["", "test", "validation"].map(part => [part, t(`split_${part || "usual"}`)]), params.split || "", value => keep({ split: value }));
   controls.append(h("fieldset", {}, h("legend", {}, t("runs")), ticks), h("h2", {}, t("compare_title")),
     h("p", { class: "muted" }, t("compare_hint")), labelled(t("split"), split), start);
+  lengths.append(invitation());
   stage.append(sentence, answers, lengths, report);
   onsubmit(answer);
 
@@ -86,23 +91,37 @@ export async function render({ stage, controls, onsubmit, runs, run, fields, par
   }
 
   // ------------------------------------------------------------------------------------------------ a split
+  function invitation() {
+    return h("section", { class: "empty" }, h("h2", {}, t("length_heading")), h("p", {}, t("length_invites")),
+      h("button", { type: "button", class: "primary", onclick: () => measure() }, t("length_begin")));
+  }
   async function measure(id) {
     start.disabled = true;
+    lengths.replaceChildren();
     try {
       const found = await job(report, "/compare", { runs: [...chosen], split: split.value || null }, id, signal);
-      if (!found) return;
+      if (!found) return lengths.replaceChildren(invitation());
       keep({ runs: names(), split: split.value, job: found.id });
+      measured.set(key(), found.id);
       lengths.replaceChildren(...byLength(found.result, text => { fields.use(text); answer(); sentence.scrollIntoView({ block: "center" }); }));
       report.replaceChildren(...found.report.conclusions.length ? [h("ul", { class: "claims" }, found.report.conclusions.map(text => h("li", {}, text)))] : [],
         h("details", { open: !found.result.lengths?.length }, h("summary", {}, t("compare_title")), ...reportOf({ ...found.report, conclusions: [] })));
     } catch (error) {
       if (error.name === "AbortError") return;
-      if (id && error.status === 404) keep({ job: "" });
+      lengths.replaceChildren(invitation());
+      if (id && error.status === 404) keep({ job: "" }); // the server has been started again since
       else report.replaceChildren(problem(error));
     } finally { start.disabled = chosen.size < 2; }
   }
   await answer();
-  if (params.job) await measure(params.job);
+  const known = params.job || measured.get(key());
+  if (known) await measure(known);
+}
+// A task of which there are several runs.
+function othersToCompare(runs, run) {
+  const first = runs.find(one => one.task !== run.task && runs.some(other => other !== one && other.task === one.task));
+  return first && h("a", { class: "button primary", href: address("compare", { run: first.name, runs: undefined, text: undefined }) },
+    t("compare_others", { task: t(`task_${first.task}`) }));
 }
 
 // Quality by the length of the input: the curves, a slider over the lengths, and sentences of the length to look at.

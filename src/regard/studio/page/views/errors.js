@@ -12,6 +12,8 @@ const MOST = 500; // rows that are drawn at once
 const FEW_LABELS = 3; // a table of so many fits beside the examples
 const COLUMNS = ["input", "context", "label", "expected", "output", "error", "f1", "perplexity", "masked", "correct"]; // of predictions, where they have them
 
+const measured = new Map(); // the last report of a run, by its name: it outlives the view
+
 export async function render({ stage, controls, run, facts, params }) {
   const signal = untilLeft(), writes = facts.writes === "target";
   const limit = h("input", { type: "number", min: 1, max: 10000, value: params.limit || 200 });
@@ -33,11 +35,12 @@ export async function render({ stage, controls, run, facts, params }) {
     try {
       const found = await job(place, runPath(run.name, writes ? "diagnose" : "evaluate"), asked, id, signal);
       if (!found) return;
+      measured.set(run.name, found.id);
       keep({ job: found.id, split: split.value, ...(writes ? { limit: limit.value, beam: beam.value, sweep: sweep.checked ? "1" : "" } : {}) });
       place.replaceChildren(...(writes ? diagnosed(found) : evaluated(found)));
     } catch (error) {
       if (error.name === "AbortError") return;
-      if (id && error.status === 404) keep({ job: "" }); // too old: start again
+      if (id && error.status === 404) { keep({ job: "" }); measured.delete(run.name); } // too old: start again
       else place.replaceChildren(problem(error));
     } finally { start.disabled = false; }
   }
@@ -127,5 +130,6 @@ export async function render({ stage, controls, run, facts, params }) {
     fill();
     return h("div", {}, h("div", { class: "controls" }, kinds.length > 1 && labelled(t("show_kind"), kind), labelled(t("filter"), search)), count, holder);
   }
-  if (params.job) await begin(params.job);
+  const known = params.job || measured.get(run.name);
+  if (known) await begin(known);
 }

@@ -22,13 +22,18 @@ export async function render(frame) {
   if (params.new) return renderForm(frame);
   controls.append(h("a", { class: "button primary", href: address("runs", { new: 1 }) }, icon("new"), t("train_new")));
   if (params.run && !params.all) return renderRun(frame);
-  const place = h("div", { class: "wide" }), chosen = new Set(), acts = h("div", { class: "chosen-runs" });
-  stage.append(place);
+  const place = h("div", { class: "wide" }), chosen = new Set(), acts = h("div", { class: "chosen-runs" }), overlaid = h("div");
+  stage.append(overlaid, place);
   controls.append(acts);
   let shown = "";
   async function draw() {
     const runs = await get("/trainings"), now = JSON.stringify(runs);
-    const choose = () => redraw(acts, ...actsFor(runs.filter(run => chosen.has(run.name))));
+    const choose = () => {
+      const those = runs.filter(run => chosen.has(run.name));
+      redraw(acts, ...actsFor(those));
+      const series = those.flatMap((run, n) => seriesOf(run, n, LOSS, those.length > 1));
+      overlaid.replaceChildren(series.length ? learningCurves(series, t("curve_title", { metric: LOSS })).element : "");
+    };
     if (now !== shown) redraw(place, runs.length ? listed(runs, chosen, choose) : noRuns());
     if (now !== shown) choose();
     shown = now;

@@ -1,7 +1,7 @@
 // One attention as a film, stage by stage, with the run's own numbers. Scores can be changed, and words hidden; what that makes
 // untrue is greyed until the run has computed it again.
 
-import { keep } from "../address.js";
+import { address, keep } from "../address.js";
 import { get, post, runPath } from "../api.js";
 import { likeliestBars } from "../branches.js";
 import { choice, empty, h, labelled, problem, select } from "../dom.js";
@@ -9,13 +9,14 @@ import { factors, softmax, weightedSum } from "../equations.js";
 import { filmstrip, someNumbers, strip } from "../filmstrip.js";
 import { shownToken } from "../heat.js";
 import { icon } from "../icons.js";
-import { codeLines, lit, mathematics } from "../math.js";
+import { codeLines, lit, mathematics, symbols } from "../math.js";
 import { busy, targetField, untilLeft } from "../parts.js";
 import { reportOf } from "../reports.js";
 import { t } from "../text.js";
 
 const STAGES = ["query", "keys", "scores", "softmax", "context", "after"];
 const PAUSE = 2500;
+const MOST_ASKED = 12; // runs that are looked through for one with attention
 const CHOSEN = ["view", "layer", "head", "step"];
 const PICTURES = [
   "positions", "masks", "softmax", "dot-products", "label-smoothing", "schedules", "tokenizers",
@@ -26,10 +27,10 @@ const PICTURES = [
 
 export const ACTION = "work_out";
 
-export async function render({ stage: paper, controls: rail, onsubmit, run, facts, fields, params }) {
+export async function render({ stage: paper, controls: rail, onsubmit, runs, run, facts, fields, params }) {
   const signal = untilLeft();
   if (!facts.attends) {
-    paper.append(empty(t("steps_none"), t("steps_none_hint")));
+    paper.append(empty(t("steps_none"), t("steps_none_hint"), await attendingRun(runs, run, signal)));
     return pictures(paper, params.picture, signal);
   }
   const target = targetField(facts, params), choosers = h("div", { class: "stack" });
@@ -86,7 +87,7 @@ export async function render({ stage: paper, controls: rail, onsubmit, run, fact
         h("td", { "data-stage": 5 }, strip(values[n])));
       return { element, score, seen, product, bar, weight };
     });
-    const head = (text, own, number) => h("th", { scope: "col", "data-stage": own, class: number ? "number" : null }, text);
+    const head = (text, own, number) => h("th", { scope: "col", "data-stage": own, class: number ? "number" : null }, symbols(text));
     const equation = (own, part) => h("p", { class: "equation formula", tabindex: 0, "data-stage": own }, mathematics(worked.mathml[part]));
     const sections = h("div", { class: "worked" },
       Object.keys(worked.query).length > 0 && h("section", { "data-stage": 1 }, h("h2", {}, t("stage_query")), vectorTable(worked.query)),
@@ -162,7 +163,9 @@ export async function render({ stage: paper, controls: rail, onsubmit, run, fact
     function move(to) {
       stage = Math.max(1, Math.min(STAGES.length, to));
       place.querySelectorAll("[data-stage]").forEach(one => {
-        one.hidden = Number(one.dataset.stage) > stage;
+        const later = Number(one.dataset.stage) > stage, inFilm = one.matches(".film-row"); // whose room is kept, so that nothing jumps
+        one.hidden = later && !inFilm;
+        one.classList.toggle("later", later && inFilm);
         one.classList.toggle("now", Number(one.dataset.stage) === stage);
       });
       told.textContent = `${stage} / ${STAGES.length}: ${t(`stage_${STAGES[stage - 1]}`)}`;
@@ -197,17 +200,29 @@ export async function render({ stage: paper, controls: rail, onsubmit, run, fact
   await show();
 }
 
+// A run with attention, first of the same task: its name as a button.
+async function attendingRun(runs, run, signal) {
+  const near = runs.filter(one => one !== run).sort((one, other) => (other.task === run.task) - (one.task === run.task)).slice(0, MOST_ASKED);
+  for (const one of near) {
+    const facts = await get(runPath(one.name), signal).catch(() => null);
+    if (facts?.attends) return h("a", { class: "button primary", href: address("steps", { run: one.name, ...one.task === run.task ? {} : { text: undefined } }) }, t("steps_other", { run: one.name }));
+  }
+  return "";
+}
+
 // What `regard show` draws: equations that need no run.
 function pictures(root, first = "", signal) {
   const place = h("div", { class: "results" });
   async function open(name) {
     keep({ picture: name });
+    for (const one of list.children) one.setAttribute("aria-pressed", String(one.dataset.picture === name));
     try {
       place.replaceChildren(...(name ? reportOf(await get(`/show/${encodeURIComponent(name)}`, signal)) : []));
     } catch (error) { if (error.name !== "AbortError") place.replaceChildren(problem(error)); }
   }
-  const offered = [["", t("picture_none")], ...PICTURES.map(name => [name, t(`picture_${name.replaceAll("-", "_")}`)])];
-  root.append(h("section", {}, h("h2", {}, t("pictures")), h("div", { class: "controls" }, labelled(t("picture"), select(offered, first, open))), place));
+  const list = h("div", { class: "pictures", role: "group", "aria-label": t("picture") }, PICTURES.map(name => h("button", { type: "button", "data-picture": name, "aria-pressed": "false",
+    onclick: event => open(event.currentTarget.getAttribute("aria-pressed") === "true" ? "" : name) }, t(`picture_${name.replaceAll("-", "_")}`))));
+  root.append(h("section", {}, h("h2", {}, t("pictures")), h("p", { class: "muted" }, t("pictures_hint")), list, place));
   if (first) open(first);
 }
 
@@ -251,7 +266,7 @@ function probabilityOf(step, token) {
 const nameIn = equation => equation.split(/ = |, learned/)[0];
 function vectorTable(vectors) {
   return h("div", { class: "wide", tabindex: 0, role: "group", "aria-label": t("vectors") }, h("table", {}, h("tbody", {}, Object.entries(vectors).map(([name, values]) =>
-    h("tr", {}, h("th", { scope: "row", class: "equation" }, name), h("td", {}, strip(values)), h("td", { class: "muted" }, someNumbers(values, 4)))))));
+    h("tr", {}, h("th", { scope: "row", class: "equation" }, symbols(name)), h("td", {}, strip(values)), h("td", { class: "muted" }, someNumbers(values, 4)))))));
 }
 // In an address: 0:-,3:1.5 hides the first key and gives the fourth another score.
 const parseChanges = text => new Map((text || "").split(",").filter(Boolean).map(one => one.split(":"))

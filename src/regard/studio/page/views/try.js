@@ -49,7 +49,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       result.replaceChildren(writing);
       try {
         const prediction = await ask(fields.value(), text => { writing.textContent = text; }, own.signal);
-        const links = h("p", {}, h("a", { class: "button", href: address("look", { text: fields.text() || current().params.text }) }, t("look_at_it")));
+        const links = h("p", {}, h("a", { class: "button", href: address("look", { text: fields.text() || current().params.text }) }, t(facts.attends ? "look_at_it" : "look_inside")));
         const byToken = h("div"), unknown = h("div");
         result.replaceChildren(unknown, ...drawn(prediction, fields.parts()), links, byToken);
         await Promise.all([markUnknown(unknown), facts.writes && prediction.tokens?.length && followTokens(byToken, prediction.tokens, branches)]);
@@ -164,7 +164,7 @@ export function drawn(prediction, parts) {
     const rows = nbest.map(one => [{ element: one.output || none() }, { text: one.score.toFixed(3) }]);
     const columns = [{ name: t("output") }, { name: t("log_p"), numeric: true }];
     shown.push(h("h2", {}, t("best_outputs")), table(columns, rows, { title: t("best_outputs") }));
-  } else if (Number.isFinite(prediction.score)) {
+  } else if (Number.isFinite(prediction.score) && !prediction.tokens?.length) { // token by token it stands there
     shown.push(h("p", { class: "muted" }, `${t("log_p")} ${prediction.score.toFixed(3)}`));
   }
   return shown;
