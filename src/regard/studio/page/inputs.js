@@ -27,7 +27,7 @@ function languageFields(sides, params) {
     field.value = known.includes(params[name]) ? params[name] : own;
     return { name, own, field };
   });
-  return { element: fields.map(({ name, field }) => labelled(t(name), field)),
+  return { element: fields.map(({ name, field }) => labelled(name === "source_language" ? t("source_language") : t("target_language"), field)),
     value: () => Object.fromEntries(fields.filter(({ own, field }) => field.value !== own).map(({ name, field }) => [name, field.value])) };
 }
 
