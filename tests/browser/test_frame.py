@@ -123,7 +123,7 @@ def test_a_run_that_is_damaged_or_not_there_is_named(page: Any, root: Path) -> N
         page.get_by_role("combobox", name="Run").select_option("tiny")
         page.get_by_role("button", name="Answer").wait_for()
         page.open("#/compare?runs=tiny,phrases")
-        page.get_by_role("checkbox", name="tiny (bahdanau)").wait_for()
+        page.get_by_role("checkbox", name="tiny (Bahdanau attention)").wait_for()
         assert page.get_by_role("checkbox", name="lost").count() == 0
     finally:
         shutil.rmtree(broken)
