@@ -23,7 +23,8 @@ none applies, the equation runs as it is written:
 
 The other files hold what is not one operation: packed sentences (packing.py), batches in shapes
 that repeat (shapes.py), rows of a search that are finished (live_rows.py), CUDA graphs (graphs.py,
-step_graphs.py), half-precision weights (half_weights.py) and kernels for a GPU (triton_kernels.py).
+step_graphs.py), half-precision weights (half_weights.py), kernels for a GPU (triton_kernels.py) and
+optimisers that do not import torch's compiler (optimisers.py).
 
 REGARD_ENGINE=plain, or the context `plain()`, switches all of it off: every equation runs as
 written, only slower. It is the first thing to try if a result looks wrong.

@@ -139,7 +139,12 @@ class Trainer:
             plan_parts(accelerator, objective, self.model)
         optimiser = build_optimiser(self.model, config)
         if updates_directly(accelerator):
-            self.objective, self.optimiser = accelerator.prepare(objective), optimiser
+            # objective and model are on the device: to find out if parts of them are elsewhere,
+            # accelerate would import torch's distributed tensors, which takes a second
+            self.objective = accelerator.prepare(
+                objective.to(accelerator.device), device_placement=[False]
+            )
+            self.optimiser = optimiser
         else:
             self.objective, self.optimiser = accelerator.prepare(objective, optimiser)
         self.weights = [*self.objective.parameters()]

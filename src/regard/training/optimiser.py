@@ -12,6 +12,7 @@ from accelerate.utils import DistributedType
 from torch import Tensor, nn
 
 from regard.data.config import TrainingConfig
+from regard.engine.optimisers import without_compiler
 from regard.training.processes import whole
 
 
@@ -23,10 +24,12 @@ def build_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
         weight.device.type in ("cpu", "cuda") for group in groups for weight in group["params"]
     )
     if config.optimizer == "sgd":
-        return torch.optim.SGD(groups, config.learning_rate, config.momentum, fused=fused)
-    optimiser = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+        sgd = without_compiler(torch.optim.SGD)
+        return sgd(groups, config.learning_rate, config.momentum, fused=fused)
+    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    adam = without_compiler(kind)
     betas = (config.betas[0], config.betas[1])
-    return optimiser(groups, config.learning_rate, betas, eps=1e-9, fused=fused)
+    return adam(groups, config.learning_rate, betas, eps=1e-9, fused=fused)
 
 
 def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
