@@ -182,6 +182,11 @@ class Dataset(Examples):
             where=lambda row: self.where(int(rows[row])),
         )
 
+    def rows_with(self, token: int) -> frozenset[int]:
+        """The examples that have a token in any column."""
+        found = (column.rows_with(token) for column in self.columns.values())
+        return frozenset().union(*(rows.tolist() for rows in found))
+
     def apart(self, rows: range) -> Dataset:
         """These examples in memory, so that another process can be given them alone."""
         texts = {

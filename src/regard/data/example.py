@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from regard.errors import InputError, Problem
 
@@ -46,10 +47,15 @@ class Example:
         column = self.columns.get(name, ())
         return (column,) if isinstance(column, str) else column
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The input as one text: as it was typed, or its texts with tabs between them."""
-        return "\t".join(self._all_texts()) if self.typed is None else self.typed
+        if self.typed is not None:
+            return self.typed
+        columns = [*self.columns.values()]
+        if len(columns) == 1 and isinstance(columns[0], str):
+            return columns[0]
+        return "\t".join(self._all_texts())
 
     def with_text(self, text: str) -> Example:
         """An example with one text, at the same place."""

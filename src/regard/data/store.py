@@ -441,6 +441,10 @@ class TokenColumn:
         """Tokens of each row, without `<s>` and `</s>`."""
         return np.diff(self.offsets).astype(np.int32)
 
+    def rows_with(self, token: int) -> Integers:
+        """The rows that have a token, ascending, once for each time."""
+        return np.searchsorted(self.offsets, np.flatnonzero(self.values == token), "right") - 1
+
     def counts(self, vocabulary: int) -> NDArray[np.int64]:
         """How often each token stands in the column; read a piece at a time."""
         total = np.zeros(vocabulary, dtype=np.int64)

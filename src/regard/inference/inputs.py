@@ -41,13 +41,11 @@ def read_inputs(
 
 def mark_long_inputs(inputs: list[Example]) -> list[Example]:
     """Give an input that is too long a fault, and leave out its text."""
-    return [_marked_if_long(item) for item in inputs]
+    return [item if len(item.text) <= MAX_CHARACTERS else _marked(item) for item in inputs]
 
 
-def _marked_if_long(item: Example) -> Example:
+def _marked(item: Example) -> Example:
     count = len(item.text)
-    if count <= MAX_CHARACTERS:
-        return item
     fault = Problem(item.place, f"it has {count:,} characters", f"at most {MAX_CHARACTERS:,}")
     return Example({}, item.place, fault, typed="")
 

@@ -15,6 +15,7 @@ from regard.tasks.answers import Done, EncodedInputs, Note, Prediction, ignore
 from regard.tasks.reading import image_notes
 from regard.views.search_record import SearchRecord
 
+to_json = json.JSONEncoder(ensure_ascii=False).encode
 INPUTS_PER_CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
 
@@ -51,7 +52,7 @@ class Predictions(list[Prediction]):
         line."""
         for prediction in self:
             if as_json:
-                yield json.dumps(prediction.answer(), ensure_ascii=False)
+                yield to_json(prediction.answer())
             else:
                 yield from (" ".join(line.splitlines()) for line in prediction.lines(self.nbest))
 
@@ -129,6 +130,8 @@ def _with_unknown_words(
     for note in notes:
         if note.words:
             unknown[note.place] = tuple(dict.fromkeys((*unknown.get(note.place, ()), *note.words)))
+    if not unknown:
+        return [*answers]
     return [
         replace(answer, unknown=unknown[given.place]) if given.place in unknown else answer
         for answer, given in zip(answers, inputs, strict=True)

@@ -184,6 +184,8 @@ def pieces_left(inputs: Iterable[Example], grown: GrowingFile, size: int) -> Ite
 
 
 def _digest(inputs: Iterable[Example], digest: int) -> int:
-    for item in inputs:
-        digest = zlib.crc32(f"{item.text}\n".encode(errors="surrogateescape"), digest)
+    inputs = iter(inputs)
+    while texts := [item.text for item in islice(inputs, INPUTS_PER_PIECE)]:
+        lines = "".join(f"{text}\n" for text in texts)
+        digest = zlib.crc32(lines.encode(errors="surrogateescape"), digest)
     return digest

@@ -222,8 +222,9 @@ class ClassMeasure(Measure):
     def ranked(self, scores_Y: Scores) -> dict[str, float]:
         """The classes with their probabilities, best first; among equals in their own order."""
         names = self.labels.class_names(len(scores_Y))
-        p_Y = probabilities(scores_Y)
-        return {names[number]: float(p_Y[number]) for number in np.argsort(-p_Y, kind="stable")}
+        p_Y = probabilities(scores_Y).tolist()
+        best_first = sorted(range(len(p_Y)), key=lambda number: -p_Y[number])
+        return {names[number]: p_Y[number] for number in best_first}
 
 
 @dataclass(frozen=True)

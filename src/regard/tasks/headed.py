@@ -161,7 +161,12 @@ def unknown_texts(
     are. A model that reads letters knows every word."""
     tokenizer = framing.tokenizer
     notes = list[Note]()
+    unknown: dict[int, frozenset[int]] = {}
     for row, given in zip(encoded.readable(), encoded.inputs, strict=True):
+        if id(row.examples) not in unknown:
+            unknown[id(row.examples)] = row.examples.rows_with(tokenizer.unk)
+        if row.row not in unknown[id(row.examples)]:
+            continue
         for text, ids in fields_of(*row):
             if tokenizer.unk not in ids:
                 continue

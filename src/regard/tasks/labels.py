@@ -406,9 +406,11 @@ class LabelAnswers(ExampleAnswers[LabelEncoding]):
 
     def encoded_texts(self, given: Example) -> dict[str, str]:
         wrong = self.inputs.wrong_number(given)
-        problems = [problem_in_text(text, given.place) for text in given.texts]
-        InputError.raise_if([wrong] if wrong else problems)
-        return {f"text {number}": text for number, text in enumerate(given.texts)}
+        texts = given.texts
+        problems = [wrong] if wrong else [problem_in_text(text, given.place) for text in texts]
+        if any(problems):
+            InputError.raise_if(problems)
+        return {f"text {number}": text for number, text in enumerate(texts)}
 
     @torch.inference_mode()
     def results(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[Scores]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -50,7 +52,7 @@ def image_notes(inputs: Sequence[Example]) -> list[Note]:
             "text",
         )
         for given in inputs
-        if IMAGE_NAME.fullmatch(given.text.strip())
+        if "." in given.text and IMAGE_NAME.fullmatch(given.text.strip())
     ]
 
 
@@ -145,10 +147,20 @@ def problem_in(given: Example) -> Problem | None:
 def problem_in_text(text: str, place: str) -> Problem | None:
     if not text.strip():
         return Problem(place, "the text is empty", "give at least one word")
-    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+    if not is_unicode(text):
         hint = "save it as UTF-8, or name a file's encoding with data.encoding"
         return Problem(place, "the text has bytes that are not valid in its encoding", hint)
     return None
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written, which half a surrogate pair cannot: it stands for a byte that
+    could not be decoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _too_long(ids: Sequence[Token], place: str) -> Problem | None:
@@ -216,11 +228,12 @@ def _named(unknown: Sequence[str]) -> str:
 
 
 def padded(rows: Sequence[Sequence[Token]], pad: int) -> Padded:
-    lengths_B = torch.tensor([len(row) for row in rows])
-    ids_BL = torch.full((len(rows), int(lengths_B.max())), pad)
-    for number, row in enumerate(rows):
-        ids_BL[number, : len(row)] = torch.tensor(ids_of(row))
-    return Padded.of(ids_BL, lengths_B, Spelling.of_rows(rows))
+    lengths_B = np.array([len(row) for row in rows])
+    ids_BL = np.full((len(rows), lengths_B.max()), pad)
+    is_real = np.arange(ids_BL.shape[1]) < lengths_B[:, None]
+    ids_BL[is_real] = [*chain.from_iterable(map(ids_of, rows))]
+    spelling = Spelling.of_rows(rows)
+    return Padded.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B), spelling)
 
 
 def read_tokens(model: nn.Module) -> int:

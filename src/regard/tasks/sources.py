@@ -146,8 +146,10 @@ class TextSources(Sources):
 
     def notes(self, inputs: Sequence[Example], sources: Sequence[Source]) -> list[Note]:
         """Which inputs have words that the tokenizer does not know."""
-        rows = [_text(source) for source in sources]
-        return unknown_notes(self.tokenizer, self._cleaned(inputs), rows)
+        unk = self.tokenizer.unk
+        rows = {number: row for number, row in enumerate(map(_text, sources)) if unk in row}
+        given = self._cleaned([inputs[number] for number in rows])
+        return unknown_notes(self.tokenizer, given, [*rows.values()])
 
 
 def _text(source: Source) -> list[int]:

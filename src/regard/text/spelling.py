@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 WORD_BEGINS = 257
 WORD_ENDS = 258
@@ -33,6 +34,8 @@ Token = int | UnknownWord  # the id of a token of the vocabulary, or a word outs
 
 def ids_of(tokens: Sequence[Token]) -> list[int]:
     """The ids of tokens: that of `<unk>` for each unknown word."""
+    if UnknownWord not in set(map(type, tokens)):
+        return cast("list[int]", [*tokens])
     return [token.unk if isinstance(token, UnknownWord) else token for token in tokens]
 
 

@@ -117,6 +117,19 @@ def special_names(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> l
     return [used.get(own, name) for own, name in zip(SPECIAL_NAMES, names, strict=True)]
 
 
+class Spellings(dict[int, str]):
+    """How a vocabulary spells its tokens, each of which is asked for once."""
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    def __missing__(self, token: int) -> str:
+        spelt: str = self._tokenizer.id_to_token(token) or SPECIAL_NAMES[UNK]
+        self[token] = spelt
+        return spelt
+
+
 class Tokenizer:
     """A vocabulary with its encoder and decoder.
 
@@ -134,6 +147,7 @@ class Tokenizer:
     ) -> None:
         """`text` is its JSON, and `tree` the same text parsed, where a caller has them."""
         self._tokenizer = tokenizer
+        self._spellings = Spellings(tokenizer)
         self._json = text or tokenizer.to_str()
         self.size: int = 1 + max(tokenizer.get_vocab().values())  # ids of other tools may have gaps
         tokenizer.encode_special_tokens = True
@@ -408,7 +422,7 @@ class Tokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each token as the vocabulary spells it; `token_ids` is the inverse."""
-        return [self._tokenizer.id_to_token(token) or SPECIAL_NAMES[UNK] for token in ids]
+        return [*map(self._spellings.__getitem__, ids)]
 
     def token_ids(self, tokens: Sequence[str]) -> list[int]:
         ids: list[int] = []
@@ -473,10 +487,13 @@ class Tokenizer:
     def all_unknown(self, ids: Sequence[int]) -> bool:
         """Whether no token of a text is known: there are only `<unk>`, other special tokens and
         spaces, or none."""
+        return self._unknown_tokens.issuperset(ids)
+
+    @cached_property
+    def _unknown_tokens(self) -> frozenset[int]:
         space = " \t\r\n\u00a0\u3000" + MARK + ("ĠĊĉ" if self._byte_level else "")
-        return all(
-            token in self.special or not self.tokens([token])[0].strip(space) for token in ids
-        )
+        spelt = enumerate(self.tokens(range(self.size)))
+        return self.special | {token for token, own in spelt if not own.strip(space)}
 
 
 class Tokenizers(dict[str, Tokenizer]):
