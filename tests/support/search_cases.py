@@ -14,6 +14,7 @@ from regard.search.config import SearchConfig
 from regard.search.hypotheses import MIN_COVERAGE, Hypothesis
 from regard.search.rules import SPECIAL_TOKENS, Limits, SpecialTokens
 from regard.search.scoring import token_scores
+from regard.text.vocabularies import END
 
 Ids = tuple[int, ...]
 EVERY_CASE = list(WRITERS)
@@ -33,7 +34,9 @@ class Writer:
 
     def __init__(self, case: SourceCase) -> None:
         self.case, self.model = case, case.build()
-        self.size = int(self.model.output.linear.weight.shape[0])
+        with torch.no_grad():
+            logits_BTV = self.model.readout(self.model(case.continued([(0, (END,))])).hidden_BTD)
+        self.size = logits_BTV.shape[-1]
         self.reads_prompts = case.config.reads == "text"
 
     def length(self, number: int) -> int:

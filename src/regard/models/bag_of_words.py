@@ -15,12 +15,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.data.batches import Padded
-from regard.models.base import Contextual, ModelConfig, real_BL
+from regard.models.base import Contextual, ModelConfig, Presets, real_BL
 
 
 class BagOfWordsConfig(ModelConfig):
     """Bag of words: one-hot, counts or TF-IDF, under a linear head."""
 
+    PRESETS: ClassVar[Presets] = {"base": {}}
     reads = "text"
     represents = "texts"
     head_pooling = "first"

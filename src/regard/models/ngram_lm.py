@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.data.batches import Padded, TextBatch
 from regard.errors import ConfigError
-from regard.models.base import LanguageModel, ModelConfig, Output
+from regard.models.base import LanguageModel, ModelConfig, Output, Presets
 
 LARGEST_KEY = 2**63
 MIN_DISCOUNT = 0.05
@@ -29,6 +29,7 @@ FIRST_K = 0.1
 class NgramConfig(ModelConfig):
     """N-gram language model with smoothing (Chen & Goodman 1999)."""
 
+    PRESETS: ClassVar[Presets] = {"base": {}}
     reads = "text"
     represents = None
     generates = True
