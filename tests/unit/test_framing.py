@@ -25,6 +25,10 @@ def test_rows_by_hand() -> None:
     assert bert.frame([7, 8], [9]) == ([BEGIN, 7, 8, END, 9, END], [0, 0, 0, 0, 1, 1])
     assert causal.frame([7, 8]) == ([END, 7, 8, END], [0] * 4)
     assert causal.frame([7, 8], [9]) == ([END, 7, 8, BEGIN, 9, END], [0, 0, 0, 1, 1, 1])
+    for first in ([], [5], [5, 6]):
+        source = Framing(TOKENIZER, segments=True, longest=10, source=first)
+        assert source.frame([7, 8]) == ([*first, 7, 8, END], [0] * (len(first) + 3))
+        assert (source.before(1), source.room) == (len(first), 9 - len(first))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class Framing:
 
     With segments, as BERT reads them:      [CLS] first [SEP]           [CLS] first [SEP] second [SEP]
     Without, as language models do:         </s> first </s>             </s> first <s> second </s>
-    A source, as a Transformer's encoder:   first </s>
+    A source, as an encoder reads it:       first </s>
 
     The first is only for vocabularies without a template of their own; XLM-R's is <s> first </s>
     </s> second </s>.
@@ -62,7 +62,8 @@ class Framing:
     letters: int | None = None
     """Characters of a word outside the vocabulary that the model reads; None where it reads
     `<unk>`."""
-    source: bool = False
+    source: Sequence[int] | None = None
+    """The tokens before a source, such as that of its language; None where single texts are read."""
 
     def spelled(self, ids: list[int], texts: Sequence[str], number: int) -> Tokens:
         """The tokens of a text, with the unknown words that they stand for where the model reads
@@ -86,12 +87,13 @@ class Framing:
 
     @cached_property
     def templates(self) -> Templates:
+        if self.source is not None:
+            parts = (*self.source, None, self.tokenizer.end)
+            return tuple(Slot(token, 0) for token in parts), ()
         if self.segments:
             return self.tokenizer.templates
         begin, end = self.tokenizer.begin, self.tokenizer.end
         single = Slot(end, 0), Slot(None, 0), Slot(end, 0)
-        if self.source:
-            return single[1:], ()
         return single, (*single[:2], Slot(begin, 1), Slot(None, 1), Slot(end, 1))
 
     def special(self, texts: int) -> int:

@@ -96,7 +96,9 @@ class Denoising(Task):
         sources = TextsWithGaps(recipe, tokenizers)
         targets = TargetTexts(recipe, tokenizers, sources)
         longest = recipe.data.max_length
-        vectors = TextVectors(tokenizers["source"], source_states, longest=longest)
+        vectors = TextVectors(
+            tokenizers["source"], source_states, longest=longest, source=sources.first
+        )
         self.inputs = RawInputs(self.name, self.corpora, recipe.data.encoding, ("text",))
         self.encoding = self.make_encoding(recipe, tokenizers)
         self.network = DenoisingNetwork(recipe, self.encoding)

@@ -502,6 +502,7 @@ def pair_views(metrics: TextMetrics, encoding: PairEncoding) -> Views:
         encoding.tokenizers["source"],
         source_states,
         longest=encoding.recipe.data.max_length,
+        source=first_tokens(encoding.recipe, encoding.tokenizers, "source"),
     )
     return Views(vectors=vectors, written=metrics.targets, text_metrics=metrics)
 

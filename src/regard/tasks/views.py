@@ -54,6 +54,8 @@ class TextVectors:
     """The part of a task's model that has them; None if there is none."""
     longest: int | None = None
     """The most tokens that are read; None: as many as the model has positions for."""
+    source: Sequence[int] | None = None
+    """The tokens before a text that is read as a source; None if it is read as a single text."""
     folds: bool = False
     """Whether white space is folded, as it was in training."""
     encode_gaps: Callable[[str], list[int] | None] | None = None

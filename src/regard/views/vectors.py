@@ -119,8 +119,8 @@ def _encoded(
 def _framing(vectors_of: TextVectors, model: Contextual) -> Framing:
     """The special tokens around a text, and the length to which it is cut."""
     longest = vectors_of.longest or getattr(model, "longest", None) or reading.LONGEST
-    source = model.config.reads == "source"
-    return Framing(vectors_of.tokenizer, model.config.segments, longest, source=source)
+    segments = model.config.segments
+    return Framing(vectors_of.tokenizer, segments, longest, source=vectors_of.source)
 
 
 def _spelt(tokenizer: Tokenizer, tokens: Sequence[Token]) -> list[str]:
