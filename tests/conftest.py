@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from places import GOLDEN
 from regard.engine import ENVIRONMENT_VARIABLE
 from tiny import TINY
 
@@ -61,6 +63,13 @@ def _engine_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """Tests of the engine itself also run in `REGARD_ENGINE=plain make test`."""
     if request.node.get_closest_marker("engine"):
         monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def imported_translator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The run that the recipe adapt-translator begins with, in the folder where commands run."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(GOLDEN / "run-format-2", tmp_path / "runs" / "translator"))
 
 
 @pytest.fixture

@@ -561,6 +561,7 @@ def test_paths_are_relative_to_the_recipe(tmp_path: Path) -> None:
     assert Path(resolved["tokenizer"]["file"]).resolve() == tmp_path / "tokenizer.json"
 
 
+@pytest.mark.usefixtures("imported_translator")
 def test_the_recipes_that_ship_are_valid_and_every_task_has_one() -> None:
     loaded = [load_recipe(name) for name in shipped()]
     assert {recipe.task for recipe, _ in loaded} == set(TASKS)

@@ -193,10 +193,11 @@ def test_a_run_of_an_earlier_version_is_resumed_with_its_short_recipe() -> None:
     assert with_defaults_of_run(recipe_of(named), named, run).training.learning_rate == 0.5
 
 
+@pytest.mark.usefixtures("imported_translator")
 def test_recipes_that_ship_name_what_their_numbers_rest_on() -> None:
     """None of them moves with a default of the learning rate, the schedule or the norm."""
     for name in shipped():
-        tree = load_tree(name, ["training.init=null"])[0]
+        tree = load_tree(name)[0]
         named, resolved = leaves(tree), leaves(recipe_of(tree).model_dump())
         if tree["task"] != "story_answering":
             assert {

@@ -89,6 +89,7 @@ def test_a_model_that_cannot_fit_is_named_before_anything_is_built(
 
 
 @pytest.mark.parametrize("name", shipped())
+@pytest.mark.usefixtures("imported_translator")
 def test_no_recipe_that_ships_is_doubted(name: str) -> None:
     if name in ("classification", "regression", "tagging", "question-answering", "multiple-choice"):
         return  # they begin with a run that is not here
