@@ -566,7 +566,7 @@ def validation_loss(run: Run) -> float:
     return next(
         float(line["loss"])
         for line in read_metrics(run.folder / "metrics.jsonl")
-        if line["event"] != "train"
+        if line["event"] == "validation"
     )
 
 

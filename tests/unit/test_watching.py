@@ -30,7 +30,7 @@ def recipe(**changes: Any) -> dict[str, Any]:
 
 
 def losses(run: regard.Run) -> list[float]:
-    return [event["loss"] for event in run.events()]
+    return [event["loss"] for event in run.events() if event["event"] != "timing"]
 
 
 def test_a_text_is_watched_and_the_training_is_the_same(tmp_path: Path) -> None:
