@@ -771,7 +771,7 @@ MISTAKES = {
         Mistake(
             "predict @run a --set model.hidden=2",
             "model.hidden=2: model cannot be changed in a trained run (allowed: search, "
-            "evaluation, data.encoding)",
+            "evaluation, data.encoding, data.source_language, data.target_language)",
         ),
         Mistake("score @run a 'a xyz' --tokens", "target: 'xyz' is not a token of this vocabulary"),
         Mistake(

@@ -181,7 +181,7 @@ def test_the_command_finds_and_suggests(monkeypatch: pytest.MonkeyPatch) -> None
     assert "there is no 'fr'" in fail("course", "attention", "--lang", "fr")[0]
     listed = succeed("course").out
     assert "alignment, attention map" in listed
-    assert listed.startswith("1  ")
+    assert listed.startswith("0  ")
     assert "alignment" in succeed("course", "--json").json[1]["topics"]
 
 

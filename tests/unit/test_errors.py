@@ -117,5 +117,7 @@ def test_a_heading_is_plain_text() -> None:
         files=["t"],
         search=SearchConfig(),
         never=[],
+        source_first=[],
+        target_first=[],
     )
     assert card.splitlines()[0] == r"# a\_b \# \[x\]\(y\) \<img\> 한, for CTranslate2"

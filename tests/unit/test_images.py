@@ -221,7 +221,8 @@ def test_the_verbs_on_a_finished_run(album: Path) -> None:
     [message] = fail(
         "predict", album / "run", album / "images" / "1.png", "--set", "model.images.size=16"
     )
-    assert message.endswith("(allowed: search, evaluation, data.encoding)")
+    allowed = "search, evaluation, data.encoding, data.source_language, data.target_language"
+    assert message.endswith(f"(allowed: {allowed})")
     write(album / "broken.png", "broken")
     broken, missing = fail("predict", album / "run", album / "broken.png", album / "nowhere.png")
     assert broken.startswith("input 1: broken.png cannot be read as an image: its format is un")
