@@ -26,7 +26,7 @@ class Skipped(Prediction):
 
     problem: Problem
 
-    def to_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         return {"input": self.input, "output": None, "problem": asdict(self.problem)}
 
     def lines(self, nbest: int) -> Iterator[str]:
@@ -52,7 +52,7 @@ class Predictions(list[Prediction]):
         line."""
         for prediction in self:
             if as_json:
-                yield to_json(prediction.answer())
+                yield to_json(prediction.to_json())
             else:
                 yield from (" ".join(line.splitlines()) for line in prediction.lines(self.nbest))
 

@@ -32,7 +32,7 @@ def _readable(answers: list[Any], *, skip_bad: bool) -> list[dict[str, Any]]:
     problems = [answer.problem for answer in answers if isinstance(answer, Skipped)]
     if problems and not skip_bad:
         raise InputError(problems=problems)
-    return [answer.answer() for answer in answers]
+    return [answer.to_json() for answer in answers]
 
 
 async def _streamed(

@@ -88,11 +88,11 @@ class Prediction:
     """The words of the input that the vocabulary does not know."""
 
     def to_json(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """The prediction, and the unknown words if there are any."""
+        return self.content() | ({"unknown": [*self.unknown]} if self.unknown else {})
 
-    def answer(self) -> dict[str, Any]:
-        """The JSON that users get: the prediction, and the unknown words if there are any."""
-        return self.to_json() | ({"unknown": [*self.unknown]} if self.unknown else {})
+    def content(self) -> dict[str, Any]:
+        raise NotImplementedError
 
     def lines(self, nbest: int) -> Iterator[str]:
         """What the command line prints."""

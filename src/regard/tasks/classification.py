@@ -237,7 +237,7 @@ class Classified(Prediction):
     def output(self) -> str:
         return next(iter(self.probabilities))
 
-    def to_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         return {"input": self.input, "output": self.output, "probabilities": self.probabilities}
 
     def lines(self, nbest: int) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, product
 from typing import Annotated, Any, ClassVar
 
@@ -157,26 +158,36 @@ def token_logits(model: Headed, rows: Sequence[Framed], pad: int) -> Iterator[tu
 def unknown_texts(
     encoded: EncodedInputs[EncodedExample], fields_of: Fields, framing: Framing
 ) -> list[Note]:
-    """There is a prediction for every text; notes say which words of it are unknown, or that all
-    are. A model that reads letters knows every word."""
+    """There is a prediction for every input; a note says which words of it are unknown, or that a
+    whole text of it is. A model that reads letters knows every word."""
     tokenizer = framing.tokenizer
     notes = list[Note]()
     unknown: dict[int, frozenset[int]] = {}
     for row, given in zip(encoded.readable(), encoded.inputs, strict=True):
         if id(row.examples) not in unknown:
             unknown[id(row.examples)] = row.examples.rows_with(tokenizer.unk)
-        if row.row not in unknown[id(row.examples)]:
-            continue
-        for text, ids in fields_of(*row):
-            if tokenizer.unk not in ids:
-                continue
-            if tokenizer.all_unknown(ids) and is_foreign(
-                tokenizer, framing.spelled(ids, [text], 0)
-            ):
-                what = str(nothing_known(text, given.place))
-                notes.append(Note("unknown", what, given.place, tuple(text.split())))
-            elif framing.letters is None:
-                notes += unknown_notes(tokenizer, [Example.of_text(text, given.place)], [ids])
+        if row.row in unknown[id(row.examples)]:
+            notes += _unknown_in(fields_of(*row), given.place, framing)
+    return notes
+
+
+def _unknown_in(
+    fields: Sequence[tuple[str, list[int]]], place: str, framing: Framing
+) -> list[Note]:
+    """A note on the unknown words of an input's texts, if there are any."""
+    tokenizer = framing.tokenizer
+    texts = [(text, ids) for text, ids in fields if tokenizer.unk in ids]
+    foreign = [
+        text
+        for text, ids in texts
+        if tokenizer.all_unknown(ids) and is_foreign(tokenizer, framing.spelled(ids, [text], 0))
+    ]
+    read = [(text, ids) for text, ids in texts if framing.letters is None or text in foreign]
+    whole = Example.of_text(" ".join(text for text, _ in read), place)
+    notes = unknown_notes(tokenizer, [whole], [list(chain(*(ids for _, ids in read)))])
+    if foreign:
+        what = str(nothing_known(foreign[0], place))
+        notes = [replace(note, text=what) for note in notes]
     return notes
 
 

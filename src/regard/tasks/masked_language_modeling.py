@@ -539,7 +539,7 @@ class Filled(Prediction):
     # of two texts: the probability that the second follows the first
     next_sentence: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         tree = {
             "input": self.input,
             "output": self.output,

@@ -191,7 +191,7 @@ class Chosen(Prediction):
     def output(self) -> str:
         return next(iter(self.probabilities))
 
-    def to_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         return {
             "input": self.input,
             "output": self.output,

@@ -617,7 +617,7 @@ class Answered(Prediction):
     def output(self) -> str:
         return "" if self.span is None else self.context[self.span.start : self.span.end]
 
-    def to_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         span = self.span
         place = {"start": None, "end": None} if span is None else span._asdict()
         score = self.log_p_none if span is None else self.answers[0][1]

@@ -219,7 +219,7 @@ class Estimated(Prediction):
 
     output: float
 
-    def to_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         return {"input": self.input, "output": self.output}
 
     def lines(self, nbest: int) -> Iterator[str]:

@@ -444,7 +444,7 @@ class Answer(Prediction):
     def output(self) -> str:
         return next(iter(self.probabilities))
 
-    def to_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         return {
             "input": self.input,
             "output": self.output,

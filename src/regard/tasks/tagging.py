@@ -643,7 +643,7 @@ class TaggedInput(Prediction):
             done = entity["end"]
         return "".join([*parts, self.input[done:]])
 
-    def to_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         words = [
             {
                 "text": self.input[slice(*span)],

@@ -55,7 +55,7 @@ class Written(Prediction):
     def output(self) -> str:
         return self.nbest[0].output
 
-    def to_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         nbest = [output._asdict() for output in self.nbest]
         return {"input": self.input, **nbest[0], "nbest": nbest}
 
