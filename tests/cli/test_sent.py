@@ -64,6 +64,7 @@ PATHS = {
     ("RawText", "text"),
     ("TokenizerConfig", "file"),
     ("TrainingConfig", "init"),
+    ("TrainingConfig", "watch"),
     ("Recipe", "within"),
     ("VectorsConfig", "source"),
     ("VectorsConfig", "target"),
@@ -167,6 +168,7 @@ ELSEWHERE = {
     "VectorsConfig.target",
     "VectorsConfig.text",
     "TrainingConfig.init",
+    "TrainingConfig.watch",
     "Recipe.within",
 }
 """Fields of PATHS that tests of their own try."""
@@ -366,6 +368,27 @@ def test_images_that_tables_name_are_not_read(machine: Path, watched: list[str])
             said.setdefault(f"{encoder} {kind}", set()).add(text)
     assert watched == []
     assert {kind: len(texts) for kind, texts in said.items() if len(texts) > 1} == {}
+
+
+def test_an_image_that_is_watched_is_not_read(machine: Path, watched: list[str]) -> None:
+    """Whatever the name, it is refused in the same words; a scene of shapes is no file."""
+    said: dict[str, set[str]] = {}
+    for kind, name in attacks(machine, ".txt"):
+        if len(name) > 500:
+            continue  # longer than the field may be
+        tree = recipe("captioning", "train", {"corpus": "shapes", "size": 20})
+        tree["training"] |= {"watch": name}
+        text = refused(machine, tree)
+        assert '"where": "training.watch", "what": "there is no image' in text
+        for hidden in (json.dumps(repr(name))[1:-1], json.dumps(name)[1:-1], name):
+            text = text.replace(hidden, "")
+        said.setdefault(kind, set()).add(text)
+    assert watched == []
+    assert {kind: len(texts) for kind, texts in said.items() if len(texts) > 1} == {}
+    tree["training"] |= {"watch": "shapes: small red circle 20 32, large blue square 68 40"}
+    (machine / "sent" / "recipe.yaml").write_text(json.dumps(tree), encoding="utf-8")
+    found = check(machine / "sent" / "recipe.yaml", quiet=True, within=machine / "sent")
+    assert found.ok, found.problems
 
 
 def test_what_is_sent_along_is_read(machine: Path) -> None:

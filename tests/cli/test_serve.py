@@ -116,6 +116,7 @@ def test_what_is_there(client: Any, loaded: Any) -> None:
         "inputs": ["source"],
         "writes": "target",
         "attends": True,
+        "converses": False,
         "examples": shown["examples"],
     }
     assert shown == {**listed, **inputs, "recipe": recipe}

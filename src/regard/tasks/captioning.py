@@ -146,6 +146,14 @@ class Captioning(Task):
         captions = prepare(cls, recipe, base, tokenizers, progress)
         return with_images(captions, base, progress or (lambda what, done: None))
 
+    def check(self, data: Prepared[Any]) -> None:
+        """Also refuse a file in `training.watch` that the recipe may not read."""
+        super().check(data)
+        watched, within = self.recipe.training.watch, self.recipe.readable_folder(Path())
+        if watched is not None and within is not None:
+            reading = self.recipe.model.reading
+            images.read_picture(watched, Path(), reading, "training.watch", within)
+
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
         recipe = self.recipe
         captions = read_corpora(self.encoding, recipe, corpora, part, base)
