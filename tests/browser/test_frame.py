@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import regard.studio
+from regard.models import MODELS
 from regard.tasks import TASKS
 
 pytestmark = pytest.mark.browser
@@ -36,6 +37,8 @@ def test_the_views_use_the_texts_of_the_catalogue() -> None:
         assert ".innerHTML" not in text
     assert used <= keys
     assert {f"task_{task}" for task in TASKS} <= keys, "every task has its name in both languages"
+    assert {f"start_task_{task}" for task in TASKS} <= keys
+    assert {f"model_{model}" for model in MODELS} <= keys
     assert not {key for key in keys - used if not key.startswith(tuple(begun))}
 
 

@@ -148,7 +148,7 @@ class NgramLanguageModel(LanguageModel):
         add_k           p(w | h) = (c(h w) + k) / (c(h) + k V)
         interpolation   p(w | h) = sum_j lambda_j c(h_j w) / c(h_j)  +  lambda_0 / V
                         h_j the last j - 1 tokens, the sum over the h_j that were seen, lambda divided by its sum
-        kneser_ney      p(w | h) = max(c(h w) - D, 0) / c(h)  +  D N(h) / c(h) p(w | h')
+        kneser_ney      p(w | h) = max(c(h w) - D, 0) / c(h)  +  (D N(h) / c(h)) p(w | h')
                         N(h) the number of different words after h; p(w | h) = p(w | h') if h was not seen;
                         p(w | no context') = 1 / V
 

@@ -7,6 +7,7 @@ import { shownToken } from "./heat.js";
 import { symbols } from "./math.js";
 import { t } from "./text.js";
 
+const LONG_KEY = 12; // letters of a key, from which on it takes several lines
 const STEP = 0.25, ROOM = 1.25, LEAST = 2; // of a score by keyboard; of the scale beyond the largest score; its least end
 
 // `change(n, score)` is called with another score of a key, null to hide it, undefined for its own.
@@ -20,7 +21,7 @@ export function filmstrip(worked, names, change) {
 
   worked.keys.forEach((key, n) => {
     const masked = worked.scores[n] === null, text = shownToken(key);
-    own.words.push(h("button", { type: "button", class: "film-word", disabled: masked, "aria-pressed": "false", "aria-label": t("hide_word", { word: text }), "data-tip": text,
+    own.words.push(h("button", { type: "button", class: [...text].length > LONG_KEY ? "film-word long" : "film-word", disabled: masked, "aria-pressed": "false", "aria-label": t("hide_word", { word: text }), "data-tip": text,
       onclick: () => change(n, own.words[n].getAttribute("aria-pressed") === "true" ? undefined : null) }, text));
     const bar = h("i"), told = h("small");
     const slider = h("div", { class: "film-score", role: "slider", tabindex: masked ? -1 : 0, "aria-label": t("score_of", { word: text }), "aria-orientation": "vertical",

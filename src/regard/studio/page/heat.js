@@ -135,7 +135,7 @@ function sumsOf(map) {
 
 // pick({ row, column }) is called while a cell is pointed at.
 export function heatMap(map, pick) {
-  const canvas = h("canvas", { class: "cells", role: "img", "aria-label": map.title });
+  const canvas = h("canvas", { class: "cells", role: "img", "aria-label": map.title || t("attention_map") });
   const [rowKind, columnKind] = map.turned ? ["read", "asks"] : ["asks", "read"];
   const across = h("div", { class: `bar ${rowKind}` }), down = h("div", { class: `bar ${columnKind}` });
   const drawn = { ...(map.byRow ? byRow(map) : map), ...map.labels };

@@ -12,6 +12,7 @@ from regard.data.inputs import Given
 from regard.errors import DecodeError
 from regard.runs import Run
 from regard.views.diagrams.captioner import draw_captioner
+from regard.views.diagrams.counting import draw_bag_of_words, draw_ngram
 from regard.views.diagrams.diagram import Diagram
 from regard.views.diagrams.memory_network import draw_memory_network
 from regard.views.diagrams.recurrent import draw_bahdanau, draw_luong, draw_rnn
@@ -23,6 +24,8 @@ from regard.views.labels import shorten
 MAX_CLAIMED_CHARACTERS = 120
 """Characters of an output that the title of the drawing has."""
 DIAGRAMS: dict[str, Callable[[Explanation], Diagram]] = {
+    "bag_of_words": draw_bag_of_words,
+    "ngram": draw_ngram,
     "word2vec": draw_text_model,
     "rnn": draw_rnn,
     "bahdanau": draw_bahdanau,

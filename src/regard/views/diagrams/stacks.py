@@ -510,7 +510,7 @@ def draw_text_model(explanation: Explanation) -> Diagram:
         draw_anatomy(canvas, left, -30, parts, "source", f"block × {len(states) - 1}")
     last = max(max(row) for row in steps)
     if by_token:
-        canvas.moments += _token_moments(explanation, tokens, stack)
+        canvas.moments += token_moments(explanation, tokens, stack)
     else:
         canvas.moments += _whole_moments(config, stack, layers)
     draw_answers(canvas, explanation, stack, last)
@@ -618,7 +618,7 @@ def _draw_both_directions(canvas: Canvas, layers: Layers, xs: Sequence[float], y
     return stack
 
 
-def _token_moments(explanation: Explanation, tokens: Sequence[str], stack: Stack) -> list[Moment]:
+def token_moments(explanation: Explanation, tokens: Sequence[str], stack: Stack) -> list[Moment]:
     """One moment per token; a language model predicts the next one at each."""
     moments = []
     followed = explanation.steps if len(explanation.steps) == len(tokens) else ()
