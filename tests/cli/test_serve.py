@@ -116,6 +116,8 @@ def test_what_is_there(client: Any, loaded: Any) -> None:
         "inputs": ["source"],
         "writes": "target",
         "attends": True,
+        "answers": True,
+        "explains": True,
         "converses": False,
         "examples": shown["examples"],
     }

@@ -25,6 +25,7 @@ from regard.studio.folder_names import with_folder_names
 from regard.studio.served import ServedRun
 from regard.studio.settings import Settings
 from regard.text.languages import languages_of
+from regard.views.diagrams import explains_nothing
 
 MAX_OFFERED_INPUTS = 4
 """Inputs of the run's data that are offered."""
@@ -171,6 +172,8 @@ class Runs:
             "inputs": run.task.inputs.names,
             "writes": writes,
             "attends": attends,
+            "answers": searches or run.recipe.task != "language_modeling",
+            "explains": not explains_nothing(run),
             "converses": _converses(run),
             "examples": offered_inputs(run),
             "languages_by_side": _languages(run),

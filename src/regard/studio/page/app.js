@@ -28,8 +28,9 @@ function setTheme(theme) {
 // ------------------------------------------------------------------------------------------------------- the views
 
 const toView = name => address(name, name === "runs" ? { all: 1 } : {});
-// A run that writes nothing has no search to show.
-const applies = (name, view, facts) => name === view || name !== "beam" || !facts || Boolean(facts.writes);
+// What a run must do to have something in a view: only a run that writes has a search to show.
+const NEEDED = { try: "answers", look: "explains", beam: "writes" };
+const applies = (name, view, facts) => name === view || !(name in NEEDED) || !facts || Boolean(facts[NEEDED[name]]);
 function drawRail(view, facts = null) {
   rail.setAttribute("aria-label", t("views"));
   redraw(rail, ...VIEWS.filter(name => applies(name, view, facts)).map(name => h("a", { href: toView(name), "data-view": name,

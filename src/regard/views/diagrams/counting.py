@@ -97,7 +97,7 @@ def draw_bag_of_words(explanation: Explanation) -> Diagram:
             block=row[0].key,
         ),
         Moment(
-            "bag",
+            "bag of words",
             "context",
             ["All words fall into one bag: in another order the text would be the same."],
             block=bag.key,

@@ -19,8 +19,8 @@ const measured = new Map(); // the last report of some runs, by their names: it 
 
 export async function render({ stage, controls, onsubmit, runs, run, fields, params }) {
   const signal = untilLeft(), asked = runs.filter(one => one.task === run.task).map(one => get(runPath(one.name), signal).catch(() => null));
-  const facts = new Map((await Promise.all(asked)).filter(Boolean).map(one => [one.name, one])); // without damaged ones
-  if (facts.size < 2) {
+  const facts = new Map((await Promise.all(asked)).filter(one => one?.answers).map(one => [one.name, one])); // without damaged ones
+  if (facts.size < 2 || !facts.has(run.name)) {
     const train = h("a", { class: "button", href: address("runs", { new: 1 }) }, t("train_new"));
     return void stage.append(empty(t("compare_few"), t("compare_few_hint"), h("div", { class: "buttons" }, othersToCompare(runs, run), train)));
   }

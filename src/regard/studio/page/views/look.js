@@ -1,7 +1,7 @@
 // Where the model looked: one map of weights at a time, asked from the server as it is chosen.
 /* global number */
 
-import { keep } from "../address.js";
+import { address, keep } from "../address.js";
 import { post, runPath } from "../api.js";
 import { choice, download, empty, h, labelled, select } from "../dom.js";
 import { columnOf, figure, fitted, heatMap, largest, lines, png, regions, rowOf, smallHeads, svgText, transposed, unpacked, words } from "../heat.js";
@@ -38,6 +38,7 @@ function turnedMap(map, width, height, pick) {
 }
 
 export async function render({ stage, controls, onsubmit, run, facts, fields, params }) {
+  if (!facts.explains) return void stage.append(empty(t("look_none"), t("look_none_hint"), h("a", { class: "button primary", href: address("model") }, t("view_model"))));
   const signal = untilLeft(), target = targetField(facts, params);
   const { view, layer = "mean", head = "mean", units = "tokens", draw = "map", scale = "whole", rollout = "", zoom = "1", word } = params;
   const state = { view, layer, head, units, draw, scale, rollout, zoom, word };

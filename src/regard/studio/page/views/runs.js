@@ -12,7 +12,7 @@ import { renderForm } from "../train.js";
 import { watchedPanel } from "../watched.js";
 
 const VIEWS = ["try", "look", "steps", "beam", "errors", "compare"];
-const NEEDED = { steps: "attends", beam: "writes" }; // what a run must do for a view
+const NEEDED = { try: "answers", look: "explains", steps: "attends", beam: "writes" }; // what a run must do for a view
 const LOSS = "loss", NO_METRICS = ["step", "restart"];
 
 export const NEEDS_NO_RUN = true;

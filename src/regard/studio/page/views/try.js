@@ -13,6 +13,7 @@ const WHOLE = ["beam", "nbest", "top_k", "seed"];
 const chats = new Map(); // what was said, by the run's name: it outlives the view
 
 export async function render({ stage, controls, onsubmit, run, facts, fields, params }) {
+  if (!facts.answers) return void stage.append(empty(t("try_none"), t("try_none_hint"), h("a", { class: "button primary", href: address("model") }, t("view_model"))));
   const options = searchOptions(facts, params), left = untilLeft(), place = h("div", { class: "results" });
   const mayChat = facts.converses;
   if (mayChat) {
