@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -217,7 +218,9 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
+        # mapped, so that tensors are read when they are used; files of torch before 1.6 cannot be
+        mapped = zipfile.is_zipfile(path)
+        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         if isinstance(tensors, dict) and all(
             isinstance(tensor, torch.Tensor) for tensor in tensors.values()
         ):
