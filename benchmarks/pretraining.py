@@ -7,14 +7,16 @@ for equal time.
         [--set KEY=VALUE ...]
 
 FOLDER holds `nsmc`. The recipes are those of docs/what-pretraining-buys. First BERT's word pieces
-are learned, which all models read; then each of the four that can be pre-trained reads the
+are learned, which all models read; then each of the six that can be pre-trained reads the
 unlabelled reviews for `--seconds` of updates, one after the other, each alone on the machine
 (DIR/MODEL-plan.json, {"steps": N}, gives the number of updates where it is known better than a
-short trial tells). Then all models learn from the labelled reviews, several side by side: the four
-from their pre-trained weights, the same four with fresh ones, a BiLSTM and a CNN. Each seed draws
+short trial tells). Then all models learn from the labelled reviews, several side by side: the six
+from their pre-trained weights, the same six with fresh ones, a BiLSTM and a CNN. Each seed draws
 other labelled reviews, the same for all models. What stands in DIR is not made again, so that the
 parts can be done in several calls; a training that was cut short goes on. Fine-tuned runs are
-measured on the test reviews and removed. The table has all results that are in DIR.
+measured on the test reviews and removed. The table has all results that are in DIR. RoBERTa and
+ELECTRA from scratch are BERT's model with another pooler or segment vector, so `--starts
+pre-trained` leaves them out.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from commands import (
 )
 
 RECIPES = Path(__file__).parent.parent / "docs" / "what-pretraining-buys"
-PRETRAINED = ("lstm_lm", "elmo", "gpt", "bert")
+PRETRAINED = ("lstm_lm", "elmo", "gpt", "bert", "roberta", "electra")
 MODELS = ("bilstm", "cnn", *PRETRAINED)
 STARTS = ("from scratch", "pre-trained")
 SCRATCH_OVERRIDES = {
@@ -50,6 +52,8 @@ SCRATCH_OVERRIDES = {
     "elmo": ["training.learning_rate=1.0e-3", "head.freeze=0"],
     "gpt": ["training.learning_rate=5.0e-4", "head.layer_decay=1.0", "head.auxiliary=0.0"],
     "bert": ["training.learning_rate=5.0e-4", "head.layer_decay=1.0"],
+    "roberta": ["training.learning_rate=5.0e-4", "head.layer_decay=1.0"],
+    "electra": ["training.learning_rate=5.0e-4", "head.layer_decay=1.0"],
 }
 """Changes for a model with random weights: nothing is frozen, and the learning rate is higher."""
 EPOCHS_FROM_SCRATCH = 15
@@ -127,7 +131,12 @@ def pretrain(model: str, options: argparse.Namespace) -> None:
     steps = json.loads(plan.read_text())["steps"]
     fitted = [f"training.steps={steps}", f"training.validate_every={max(1, steps // VALIDATIONS)}"]
     trained(path, [*changes, *fitted], run, options.cache)
-    kept = min(events(run, "validation"), key=lambda line: line["loss"])
+    # ELECTRA's is that of the discriminator, which is what is fine-tuned
+    validations = [
+        line | {"loss": line.get("replaced_loss", line["loss"])}
+        for line in events(run, "validation")
+    ]
+    kept = min(validations, key=lambda line: line["loss"])
     facts = {
         "steps": steps,
         "seconds": training_seconds(run),

@@ -14,7 +14,7 @@ from regard.models.base import count_parameters
 from regard.recipes.recipe import recipe_of
 
 FOLDER = ROOT / "docs" / "what-pretraining-buys"
-PRETRAINED = ("bert", "gpt", "lstm-lm", "elmo")
+PRETRAINED = ("bert", "roberta", "electra", "gpt", "lstm-lm", "elmo")
 SCRATCH = ("bilstm", "cnn")
 VOCABULARY = 16_000
 
@@ -46,7 +46,7 @@ def test_a_model_is_fine_tuned_with_its_own_sizes_and_can_begin_afresh(name: str
     """The script drops `init` and gives the model's section of its pre-training instead."""
     tree, before = read_yaml(FOLDER / f"{name}.yaml"), read_yaml(FOLDER / f"{name}-pretrain.yaml")
     kind = before["model"]["kind"]
-    assert tree["training"].pop("init") == f"runs/{kind}"
+    assert tree["training"].pop("init") == f"runs/{name.replace('-', '_')}"
     assert "model" not in tree
     found = recipe_of(tree | {"model": before["model"]})
     assert found.model == recipe_of(before).model
