@@ -182,7 +182,7 @@ def test_the_command_finds_and_suggests(monkeypatch: pytest.MonkeyPatch) -> None
     listed = succeed("course").out
     assert "alignment, attention map" in listed
     assert listed.startswith("0  ")
-    assert "alignment" in succeed("course", "--json").json[1]["topics"]
+    assert "alignment" in succeed("course", "--json").json[2]["topics"]
 
 
 def test_the_studio_finds_topics(tmp_path: Path) -> None:
