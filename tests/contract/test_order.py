@@ -4,6 +4,7 @@ is slow."""
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -152,3 +153,9 @@ def test_verbs_are_imported_when_they_are_asked_for() -> None:
     assert set(regard.__all__) <= set(dir(regard))
     with pytest.raises(AttributeError, match="no attribute 'tarin'"):
         regard.tarin  # noqa: B018
+
+
+def test_every_module_of_the_tests_has_a_name_of_its_own() -> None:
+    """pytest imports them by that name alone, so of two it would refuse the second."""
+    names = Counter(path.name for path in Path(__file__).parents[1].rglob("test_*.py"))
+    assert [name for name, files in names.items() if files > 1] == []
