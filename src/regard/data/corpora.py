@@ -1,6 +1,6 @@
 """The built-in corpora: the same on every machine, and with nothing in common between their parts.
 
-Dates, sequences, sentences with ambiguous words and pictures of shapes are generated, from the
+Dates, sequences, facts, sentences with ambiguous words and pictures of shapes are generated, from the
 words in packaged/words.yaml. A stable hash of what must be unseen (the date, or the source text)
 decides which part an example belongs to, so that a test set holds no date and no source of the
 training set, whatever the seeds and sizes.
@@ -102,6 +102,11 @@ def pick(random: Random, items: Sequence[T]) -> T:
     """One of the items. `random()` is the only draw whose sequence Python promises to keep between
     versions."""
     return items[int(random.random() * len(items))]
+
+
+def with_particles(text: str) -> str:
+    """The particles that fit the words before them: 배을/를 -> 배를."""
+    return re.sub(r"(.)(.)/.", lambda at: at[1] + particle_after(at[1], at[2]), text)
 
 
 def part_of(text: str) -> Part:
@@ -301,10 +306,7 @@ def meanings(name: str, random: Random, part: Part) -> Iterator[AmbiguousSentenc
             words["tells"] = pick(random, own[tells].split())
             alike = sum(words["noun"] in row[0].split() for row in grammar["nouns"].values())
             kind = "homonym" if alike > 1 else "noun"
-        # 배을/를 -> 배를
-        text = re.sub(
-            r"(.)(.)/.", lambda at: at[1] + particle_after(at[1], at[2]), frame.format_map(words)
-        )
+        text = with_particles(frame.format_map(words))
         marked = text.split(" ")
         position, decided_by = ([word[0] for word in marked].index(mark) for mark in "*+")
         text = " ".join(word.lstrip("*+") for word in marked)
@@ -381,6 +383,63 @@ def _opinions(random: Random, part: Part, *, diary: bool = False) -> Iterator[Ce
             text += f" {pick(random, words['then'][label])}."
         if part_of(text) == part:
             yield (text,) if diary else (text, label)
+
+
+# Facts about things that come in pairs, for word vectors
+
+FACTS = range(2, 5)
+"""How many sentences a text has."""
+
+
+class Analogy(NamedTuple):
+    """a is to b as c is to d."""
+
+    relation: str
+    a: str
+    b: str
+    c: str
+    d: str
+
+
+def _facts(name: str, random: Random, part: Part) -> Iterator[Cells]:
+    """ "she is the queen who wears a crown. the actress plays a queen who rules the land."
+
+    What makes a queen of a king makes an actress of an actor: so vectors that are learned from the
+    words around a word have the difference of a relation in common.
+    """
+    grammar = generator_words()[name]
+    while True:
+        relation = pick(random, [*grammar.values()])
+        pair = pick(random, relation["pairs"])
+        side = pick(random, range(2))
+        frames = relation["frames"][side]
+        sentences = list[str]()
+        wanted = pick(random, FACTS)
+        while len(sentences) < wanted:
+            words = {slot: pick(random, choices) for slot, choices in pair.items() if slot != "of"}
+            sentence = f"{pick(random, frames).format(it=pair['of'][side], **words)}."
+            if sentence not in sentences:
+                sentences.append(sentence)
+        text = with_particles(" ".join(sentences))
+        if part_of(text) == part:
+            yield (text,)
+
+
+def analogies(name: str) -> list[Analogy]:
+    """All analogies between two pairs of a relation in the facts: king is to queen as man is to
+    woman."""
+    if not name.startswith("facts-") or name not in GENERATORS:
+        allowed = [own for own in GENERATORS if own.startswith("facts-")]
+        raise DataError(
+            f"there are no analogies of {name!r}", where="corpora", hint=did_you_mean(name, allowed)
+        )
+    return [
+        Analogy(relation, *pair["of"], *other["of"])
+        for relation, rows in generator_words()[name].items()
+        for pair in rows["pairs"]
+        for other in rows["pairs"]
+        if pair is not other
+    ]
 
 
 # Natural language inference: two sentences about one scene
@@ -508,6 +567,7 @@ GENERATORS: dict[str, Generator] = {
     "errands": _errands,
     "diaries-ko": partial(_opinions, diary=True),
     "opinions-ko": _opinions,
+    **{name: partial(_facts, name) for name in ("facts-en", "facts-ko")},
     **{name: partial(_inferences, name) for name in ("inference-en", "inference-ko")},
     "shapes": partial(_shapes, "english"),
     "shapes-ko": partial(_shapes, "korean"),
@@ -529,7 +589,7 @@ COLUMNS = {
     "phenomena": ("source", "target", "phenomenon", "position", "refers_to", "meaning"),
     "meanings": AmbiguousSentence._fields,
     **dict.fromkeys(
-        ("tales", "errands", "reviews", "order", "diaries", "opinions"), ("text", "label")
+        ("tales", "errands", "reviews", "order", "diaries", "opinions", "facts"), ("text", "label")
     ),
     "headlines": ("document", "summary"),
     "inference": ("first", "second", "label"),

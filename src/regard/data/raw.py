@@ -39,6 +39,8 @@ RawCorpus = Literal[
     "tales-ko",
     "errands",
     "diaries-ko",
+    "facts-en",
+    "facts-ko",
     "meanings-en",
     "meanings-ko",
     "reviews-en",
@@ -70,8 +72,9 @@ class RawText(Corpus):
     `deduplicate: false`, too)."""
     corpus: RawCorpus | None = None  # type: ignore[assignment]  # other corpora than those of pairs
     """A corpus of the package: short tales in English or Korean; two sentences of which the second
-    depends on the first; diaries in Korean; sentences with homonyms and pronouns; or the texts alone
-    of the reviews, names and portraits, without labels, tags and questions."""
+    depends on the first; diaries in Korean; facts for word vectors; sentences with homonyms and
+    pronouns; or the texts alone of the reviews, names and portraits, without labels, tags and
+    questions."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
