@@ -588,7 +588,11 @@ def test_bad_recipes_are_refused(tmp_path: Path) -> None:
     def message(**changes: Any) -> str:
         return fail("train", recipe_file(tmp_path, **changes), "--out", tmp_path / "run")[0]
 
-    allowed = "(allowed: bert, bilstm, cnn, deberta, elmo, gpt, lstm_lm, modernbert, mpnet, transformer, word2vec)"
+    kinds = (
+        "bert, bilstm, cnn, deberta, elmo, fasttext, glove, gpt, lstm_lm, modernbert, mpnet, "
+        "transformer, word2vec"
+    )
+    allowed = f"(allowed: {kinds})"
     assert (
         message(model={"kind": "rnn"})
         == f"model: rnn is no model for the task question_answering {allowed}"

@@ -29,6 +29,8 @@ from regard.training.train import train
 
 KINDS = (
     "word2vec",
+    "glove",
+    "fasttext",
     "lstm_lm",
     "elmo",
     "gpt",

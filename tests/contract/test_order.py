@@ -140,6 +140,7 @@ def test_verbs_are_imported_when_they_are_asked_for() -> None:
         "import_run",
         "load",
         "load_recipe",
+        "nearest_words",
         "predict",
         "predict_file",
         "predict_proba",

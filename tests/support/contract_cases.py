@@ -17,10 +17,12 @@ import language_model_cases
 import model_cases
 from labelled_cases import labelled_batch_of
 from model_cases import SOURCES, TARGETS, tokens_of, with_weights_that_matter
-from regard.data.batches import Padded, StoryBatch
+from regard.data.batches import Padded, StoryBatch, spelled
 from regard.data.images import images_of
 from regard.models.bag_of_words import BagOfWordsConfig
 from regard.models.base import ModelConfig
+from regard.models.fasttext import FastTextConfig
+from regard.models.glove import GloVeConfig
 from regard.models.headed import HeadConfig, Headed, TextHead, build_base
 from regard.models.memory_network import MemoryNetworkConfig
 from regard.models.text_classifiers import BiLSTMConfig, CNNConfig
@@ -166,7 +168,12 @@ class ClassifierCase(Case):
 
     def build(self, seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
         torch.manual_seed(seed)
-        base = build_base(self.config.model_copy(update=changes), 13, keep_readout=False)
+        options: dict[str, Any] = {}
+        if self.config.letters is not None:
+            words = [f"word{token}" for token in range(13)]
+            options["characters_VC"] = spelled(words, self.config.letters)
+        config = self.config.model_copy(update=changes)
+        base = build_base(config, 13, keep_readout=False, **options)
 
         def head(width: int) -> TextHead:
             pooling = self.config.head_pooling
@@ -239,6 +246,8 @@ CASES: dict[str, Case] = {
         ClassifierCase("bilstm", BiLSTMConfig(embedding=8, hidden=6, layers=2, dropout=0.0)),
         ClassifierCase("bag_of_words", BagOfWordsConfig(weights="counts")),
         ClassifierCase("word2vec", Word2VecConfig(width=8)),
+        ClassifierCase("glove", GloVeConfig(width=8)),
+        ClassifierCase("fasttext", FastTextConfig(width=8, buckets=40)),
         ClassifierCase("cnn", CNNConfig(embedding=8, widths=[2, 3], maps=6)),
         ClassifierCase("cnn-ngrams", CNNConfig(embedding=8, widths=[2, 3], maps=6, ngrams=40)),
     )

@@ -75,6 +75,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "elmo": (*TEXTS, {"kind": "elmo", "words": "tokens", "width": 8, "hidden": 12, "layers": 2}),
     "gpt": (*TEXTS, {"kind": "gpt", **BLOCKS}),
     "word2vec": (*TEXTS, {"kind": "word2vec", "width": 8, "window": 2}),
+    "glove": (*TEXTS, {"kind": "glove", "width": 8, "window": 2}),
+    "fasttext": (
+        *TEXTS,
+        {"kind": "fasttext", "width": 8, "buckets": 50, "loss": "hierarchical_softmax"},
+    ),
     "bert": (*MASKED, {"kind": "bert", **BLOCKS, "layers": 7}),
     "mpnet": (*MASKED, {"kind": "mpnet", **BLOCKS}),
     "deberta": (*MASKED, {"kind": "deberta", **BLOCKS}),
@@ -284,7 +289,9 @@ def test_an_explanation_in_korean(
         texts = [moment["claim"] for moment in told["moments"]]
         texts += [component["title"] for component in told["components"].values()]
         assert [text for text in texts if not re.search("[가-힣]", text)] == [], name
-        assert isinstance(explanation, Explanation) == (name != "word2vec")
+        assert isinstance(explanation, Explanation) == (
+            name not in ("word2vec", "glove", "fasttext")
+        )
 
 
 def test_the_command_draws_a_file(tiny_run: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from plain import dot, sigmoid
 from regard.config import write_yaml
 from regard.errors import ConfigError, DataError
 from regard.models.word2vec import Word2Vec, Word2VecConfig
-from regard.objectives.language_model import SkipGram
+from regard.objectives.skip_gram import SkipGram
 from regard.recipes.loading import load_recipe
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights

@@ -16,6 +16,8 @@ from regard.models.bert import BERT, BERTConfig
 from regard.models.captioner import CaptionerConfig, build_captioner
 from regard.models.deberta import DeBERTa, DeBERTaConfig
 from regard.models.elmo import ELMo, ELMoConfig
+from regard.models.fasttext import FastText, FastTextConfig
+from regard.models.glove import GloVe, GloVeConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.models.luong import Luong, LuongConfig
@@ -34,6 +36,8 @@ MODELS: dict[str, Kind] = {
     "bag_of_words": Kind(BagOfWordsConfig, BagOfWords),
     "ngram": Kind(NgramConfig, NgramLanguageModel),
     "word2vec": Kind(Word2VecConfig, Word2Vec),
+    "glove": Kind(GloVeConfig, GloVe),
+    "fasttext": Kind(FastTextConfig, FastText),
     "rnn": Kind(RNNConfig, RNN),
     "bahdanau": Kind(BahdanauConfig, Bahdanau),
     "luong": Kind(LuongConfig, Luong),

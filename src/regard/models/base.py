@@ -409,6 +409,17 @@ class Contextual(nn.Module):
         embedding = self.get_submodule("embedding")
         return {"text": embedding} if isinstance(embedding, Embedding) else {}
 
+    @property
+    def has_word_vectors(self) -> bool:
+        """Whether each token has a vector without a context."""
+        return "embedding" in dict(self.named_children())
+
+    @torch.inference_mode()
+    def static_vectors(self, ids_P: Tensor) -> Tensor:
+        """The vectors of tokens without a context, [P, D], of a model that has some."""
+        vectors_1PD: Tensor = self.get_submodule("embedding")(ids_P[None].to(device_of(self)))
+        return vectors_1PD[0].float()
+
     def layers_of(self, batch: Any) -> list[Tensor]:
         """The vectors of all layers, embeddings first, each [B, L, D]. Values on padding are
         arbitrary."""

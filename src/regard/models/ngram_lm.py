@@ -7,7 +7,7 @@ Kneser-Ney).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.data.batches import Padded, TextBatch
 from regard.errors import ConfigError
+from regard.layers.sized_by_text import SizedByText
 from regard.models.base import LanguageModel, ModelConfig, Output, Presets
 
 LARGEST_KEY = 2**63
@@ -62,7 +63,7 @@ class Seen(NamedTuple):
     types: Tensor  # N(h): how many different words follow
 
 
-class CountTable(nn.Module):
+class CountTable(SizedByText):
     """The n-grams of one order with their counts, sorted by key: the context's key times the base,
     plus the word."""
 
@@ -79,11 +80,6 @@ class CountTable(nn.Module):
             self.register_buffer(name, torch.zeros(0, dtype=torch.long))
         for name in ("counts_G", "totals_C", "types_C"):
             self.register_buffer(name, torch.zeros(0, dtype=torch.int32))
-
-    def resize(self, shapes: Mapping[str, torch.Size]) -> None:
-        """Make room for stored tables, whose sizes only the training text tells."""
-        for name, shape in shapes.items():
-            setattr(self, name, self.get_buffer(name).new_zeros(shape))
 
     def fit(self, keys_N: Tensor, counts_N: Tensor) -> None:
         """Count the n-grams with these keys, each so often."""

@@ -1,27 +1,24 @@
-"""Mikolov et al. 2013, "Distributed representations of words and phrases", arXiv:1310.4546:
+"""Mikolov et al. 2013, "Efficient estimation of word representations in vector space",
+arXiv:1301.3781, and "Distributed representations of words and phrases", arXiv:1310.4546:
 word2vec."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.batches import TextBatch
 from regard.layers.embeddings import Embedding
+from regard.layers.huffman import HuffmanTree
+from regard.layers.neighbours import Neighbours
 from regard.models.base import Contextual, ModelConfig, Output, Presets
 
 
-class Word2VecConfig(ModelConfig):
-    """Static word vectors: skip-gram with negative sampling (Mikolov 2013)."""
+class WindowConfig(ModelConfig):
+    """The base of the configs of models that learn a word from the words around it."""
 
-    PRESETS: ClassVar[Presets] = {
-        "tiny": {"width": 64},
-        "small": {"width": 100},
-        "base": {"width": 300},
-    }
     reads = "text"
     pretraining = "surrounding"
     local = True
@@ -29,58 +26,56 @@ class Word2VecConfig(ModelConfig):
     head_pooling = "mean"
     layers: ClassVar[int] = 0
 
-    kind: Literal["word2vec"] = "word2vec"
-    preset: Literal["tiny", "small", "base"] = "small"
-    """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
+    method: Literal["skip_gram", "cbow"] = "skip_gram"
+    """`skip_gram`: a word predicts each of its neighbours; `cbow`, continuous bag of words: the mean
+    of the neighbours' vectors predicts the word between them."""
+    loss: Literal["negative_sampling", "hierarchical_softmax"] = "negative_sampling"
+    """Instead of a softmax over the vocabulary. `negative_sampling`: the predicted word is to be told
+    from words that are drawn at random; `hierarchical_softmax`: the word is found by the decisions on
+    its path through a Huffman tree."""
     width: int = Field(100, ge=1)
     """Width of a word vector."""
     window: int = Field(5, ge=1)
-    """A word predicts its neighbours up to a distance that is drawn from 1 to this number, so near
-    ones count more."""
+    """How far neighbours may be from the word: for each word a distance from 1 to this number is
+    drawn, so near ones count more."""
     negatives: int = Field(5, ge=1)
-    """Words that are drawn at random for each neighbour, to be told from it."""
+    """Words that negative sampling draws at random for each predicted word."""
     subsampling: float = Field(1e-3, gt=0)
     """Words whose share of the text is larger than this are skipped at random, the more the more
     frequent they are."""
+
+    if TYPE_CHECKING:
+        preset: str
 
     @property
     def learning_rate(self) -> float:
         return 1e-2
 
 
-class Neighbours(nn.Module):
-    """The vectors u of words as neighbours, and how often each word occurs in the training text."""
+class Word2VecConfig(WindowConfig):
+    """Static word vectors: skip-gram or continuous bag of words (Mikolov 2013)."""
 
-    counts_V: Tensor
+    PRESETS: ClassVar[Presets] = {
+        "tiny": {"width": 64},
+        "small": {"width": 100},
+        "base": {"width": 300},
+    }
 
-    def __init__(self, vocabulary_size: int, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(vocabulary_size, width))
-        self.register_buffer("counts_V", torch.ones(vocabulary_size))
+    kind: Literal["word2vec"] = "word2vec"
+    preset: Literal["tiny", "small", "base"] = "small"
+    """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
 
-    def initialise_bias(self, counts_V: Tensor) -> None:
-        """Keep the counts, as other readouts keep their logarithms in a bias."""
-        self.counts_V.copy_(counts_V)
 
-    @property
-    def noise_V(self) -> Tensor:
-        """P_n(w), from which negatives are drawn: count(w)^(3/4), normalised (section 2.2)."""
-        powers_V = self.counts_V**0.75
-        return powers_V / powers_V.sum()
-
-    def kept_V(self, threshold: float) -> Tensor:
-        """The probability that an occurrence of a word is kept: sqrt(threshold / f(w)) (equation
-        5)."""
-        return (threshold * self.counts_V.sum() / self.counts_V.clamp(min=1)).sqrt().clamp(max=1)
-
-    def forward(self, v: Tensor) -> Tensor:
-        """u_w . v for every word w: [..., D] -> [..., V]."""
-        return v @ self.weight.T
+def output_vectors(config: WindowConfig, vocabulary_size: int) -> Neighbours | HuffmanTree:
+    """The vectors by which a loss predicts words."""
+    if config.loss == "hierarchical_softmax":
+        return HuffmanTree(vocabulary_size, config.width)
+    return Neighbours(vocabulary_size, config.width)
 
 
 class Word2Vec(Contextual):
-    """A vector v for each word, the same in every context. Its loss is `SkipGram`
-    (objectives/language_model.py)."""
+    """A vector v for each word, the same in every context. Its losses are `SkipGram`
+    (objectives/skip_gram.py) and `ContinuousBagOfWords` (objectives/cbow.py)."""
 
     config: Word2VecConfig
 
@@ -90,7 +85,7 @@ class Word2Vec(Contextual):
         self.width = config.width
         self.depth = 0
         self.embedding = Embedding(vocabulary_size, config.width)
-        self.output = Neighbours(vocabulary_size, config.width)
+        self.output = output_vectors(config, vocabulary_size)
 
     def forward(self, batch: TextBatch) -> Output:
         return Output(self.embedding(batch.text.ids_BL))

@@ -1,5 +1,5 @@
-"""The objectives of pre-training: the next token, both directions, reconstruction, masked and
-surrounding tokens."""
+"""The objectives of pre-training: the next token, both directions, reconstruction and masked
+tokens."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from regard.data.batches import NO_TAG, MaskedBatch, TextBatch
 from regard.data.epochs import Rows
 from regard.data.raw import Pieces
 from regard.engine.shapes import PackedMaskedBatch
-from regard.models.base import TOKENS_PER_READOUT, LanguageModel, MaskedModel, device_of, real_BL
+from regard.models.base import TOKENS_PER_READOUT, LanguageModel, MaskedModel, device_of
 from regard.models.elmo import ELMo
 from regard.models.lstm_lm import LayerCarries, LSTMLanguageModel
 from regard.models.ngram_lm import NgramLanguageModel
-from regard.models.word2vec import Word2Vec
-from regard.objectives.cross_entropy import Objective, VocabularyLoss
+from regard.objectives.cross_entropy import VocabularyLoss
 
 Predicted = tuple[Tensor, Tensor]
 """The hidden states [P, D] of all positions that predict a token, text by text, and these tokens
@@ -147,64 +146,6 @@ def carry_to(carry: LayerCarries | None, device: torch.device) -> LayerCarries |
     return (
         None if carry is None else tuple((h_BD.to(device), c_BD.to(device)) for h_BD, c_BD in carry)
     )
-
-
-# Static word vectors
-
-
-class SkipGram(Objective):
-    """A word against its neighbours, which are to be told from words drawn at random.
-
-    Mikolov et al. 2013, arXiv:1310.4546, equations 1 and 4, for the words w_1 ... w_T:
-        L = -sum_t sum_{-c <= j <= c, j != 0} l(u_{t+j}, v_t)
-        l(u, v) = log sigmoid(u . v) + sum_{i=1}^k E_{w ~ P_n} log sigmoid(-u_w . v)
-    In training, c is drawn for each t from 1 to `window`, the k words of each pair are drawn, and
-    frequent words are skipped as equation 5 says. Otherwise c is `window`, all words count, and the
-    expectation is computed: so a validation gives the same number each time.
-    """
-
-    is_cross_entropy = False
-
-    def __init__(self, model: Word2Vec) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, batch: TextBatch) -> Tensor:
-        config = self.model.config
-        output = self.model.output
-        ids_BL = batch.text.ids_BL
-        v_BLD = self.model(batch).hidden_BTD
-        u_BLD = F.embedding(ids_BL, output.weight)
-        counted_BL = real_BL(batch.text)
-        reach_BL = torch.full_like(ids_BL, config.window)
-        if self.training:
-            counted_BL = counted_BL & (
-                torch.rand(ids_BL.shape, device=ids_BL.device)
-                < output.kept_V(config.subsampling)[ids_BL]
-            )
-            reach_BL = torch.randint_like(ids_BL, 1, config.window + 1)
-        place_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
-        distance_LK = (place_L[:, None] - place_L).abs()
-        near_BLK = (
-            (distance_LK > 0)
-            & (distance_LK <= reach_BL[..., None])
-            & counted_BL[..., None]
-            & counted_BL[:, None]
-        )
-        loss = -F.logsigmoid((v_BLD @ u_BLD.mT)[near_BLK]).sum()
-        if not near_BLK.any():  # every word was skipped, or each text has one word
-            return torch.stack([loss, loss.detach()])
-        if self.training:
-            v_PD = v_BLD[near_BLK.nonzero(as_tuple=True)[:2]]
-            drawn = torch.multinomial(
-                output.noise_V, len(v_PD) * config.negatives, replacement=True
-            )
-            u_PKD = F.embedding(drawn.view(len(v_PD), -1), output.weight)
-            loss = loss - F.logsigmoid(-torch.einsum("pd,pkd->pk", v_PD, u_PKD)).sum()
-        else:
-            expected_BL = F.logsigmoid(-output(v_BLD)) @ output.noise_V
-            loss = loss - config.negatives * (near_BLK.sum(-1) * expected_BL).sum()
-        return torch.stack([loss, loss.detach()])
 
 
 # BERT

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.errors import CheckpointError
-from regard.models.ngram_lm import CountTable
+from regard.layers.sized_by_text import SizedByText
 
 Weights = dict[str, Tensor]
 
@@ -52,7 +52,7 @@ def check_weights(model: torch.nn.Module, weights: Weights, where: Path) -> None
     """Name a weight that does not fit the recipe. Tied weights are stored once. Tables of counts have
     as many rows as the training text made."""
     for name, module in model.named_modules():
-        if isinstance(module, CountTable):
+        if isinstance(module, SizedByText):
             module.resize(
                 {
                     key.removeprefix(f"{name}."): tensor.shape

@@ -36,11 +36,17 @@ from regard.errors import ConfigError, DataError, DecodeError, InputError, Regar
 from regard.models import MODELS, any_config
 from regard.models.base import LanguageModel, device_of
 from regard.models.elmo import ELMo
+from regard.models.fasttext import FastText
+from regard.models.glove import GloVe
 from regard.models.lstm_lm import LSTMLanguageModel
 from regard.models.ngram_lm import NgramLanguageModel
 from regard.models.word2vec import Word2Vec
 from regard.objectives import language_model as objectives
-from regard.objectives.cross_entropy import perplexity
+from regard.objectives.cbow import ContinuousBagOfWords
+from regard.objectives.cross_entropy import Objective, perplexity
+from regard.objectives.glove import WeightedLeastSquares
+from regard.objectives.skip_gram import SkipGram
+from regard.objectives.word_windows import WindowLoss
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Hypothesis
 from regard.search.rules import Constraints, SpecialTokens
@@ -85,7 +91,11 @@ RECONSTRUCTION = "reconstruction_"
 """How the metrics of an autoencoder begin, which predicts a text given that text."""
 BLOCKS = {"documents": document_pieces, "contiguous": contiguous_pieces, "stream": Streams}
 """How a text is cut into rows."""
-Loss = objectives.TextLoss | objectives.SkipGram
+WINDOW_LOSSES: dict[str, type[WindowLoss]] = {
+    "skip_gram": SkipGram,
+    "cbow": ContinuousBagOfWords,
+}
+Loss = objectives.TextLoss | WindowLoss | WeightedLeastSquares
 
 
 class LanguageData(RawData):
@@ -149,8 +159,10 @@ class LanguageModeling(Task):
 
     def objective(self, model: Any) -> Loss:
         smoothing = self.recipe.training.label_smoothing
-        if isinstance(model, Word2Vec):
-            return objectives.SkipGram(model)
+        if isinstance(model, GloVe):
+            return WeightedLeastSquares(model)
+        if isinstance(model, (Word2Vec, FastText)):
+            return WINDOW_LOSSES[model.config.method](model)
         if isinstance(model, NgramLanguageModel):
             return objectives.LeavingOneOut(model)
         if isinstance(model, ELMo):
@@ -421,8 +433,8 @@ class LanguageMetrics(Metrics):
         is not a cross-entropy, so it is the only metric.
         """
         objective = self.objective(model).eval()
-        if isinstance(objective, objectives.SkipGram):
-            return {"loss": _skip_gram_loss(model, objective, examples)}
+        if not isinstance(objective, objectives.TextLoss):
+            return {"loss": _loss_of_vectors(model, objective, examples)}
         text = examples.text
         sums = list[Tensor]()
         tokens = 0
@@ -460,8 +472,8 @@ class LanguageMetrics(Metrics):
         """The cross-entropy of each document, its end and the spelling of unknown tokens included,
         in nats; of a model that reads in both directions, the mean of the two."""
         objective = self.objective(model).eval()
-        if isinstance(objective, objectives.SkipGram):
-            what = "word2vec has no probability of a text"
+        if not isinstance(objective, objectives.TextLoss):
+            what = f"{self.recipe.model.kind} has no probability of a text"
             raise DataError(what, where="compare", hint="compare what is fine-tuned from it")
         text = examples.text
         nats = np.zeros(len(text))
@@ -481,8 +493,8 @@ class LanguageMetrics(Metrics):
         ]
 
 
-def _skip_gram_loss(model: nn.Module, objective: objectives.SkipGram, examples: Pieces) -> float:
-    """The mean loss of word2vec's predictions."""
+def _loss_of_vectors(model: nn.Module, objective: Objective, examples: Pieces) -> float:
+    """The mean loss of a model that has vectors of words and nothing else, per token."""
     batches = [examples.batch(rows).to(device_of(model)) for rows in examples.measured(READ_TOKENS)]
     total = float(sum(objective(batch)[1] for batch in batches))
     return total / sum(batch.tokens for batch in batches)

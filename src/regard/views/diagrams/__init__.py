@@ -17,7 +17,7 @@ from regard.views.diagrams.diagram import Diagram
 from regard.views.diagrams.memory_network import draw_memory_network
 from regard.views.diagrams.recurrent import draw_bahdanau, draw_luong, draw_rnn
 from regard.views.diagrams.stacks import draw_text_model, draw_transformer
-from regard.views.diagrams.words import draw_cnn, draw_word2vec
+from regard.views.diagrams.words import draw_cnn, draw_word_vectors
 from regard.views.explanation import Explanation
 from regard.views.labels import shorten
 
@@ -27,6 +27,8 @@ DIAGRAMS: dict[str, Callable[[Explanation], Diagram]] = {
     "bag_of_words": draw_bag_of_words,
     "ngram": draw_ngram,
     "word2vec": draw_text_model,
+    "glove": draw_text_model,
+    "fasttext": draw_text_model,
     "rnn": draw_rnn,
     "bahdanau": draw_bahdanau,
     "luong": draw_luong,
@@ -79,4 +81,4 @@ def diagram_of_vectors(run: Run, text: Given) -> Diagram:
     if len(given) != 1 or not given[0].text.strip():
         raise DecodeError("one text is needed", where="input")
     ids = tokenizer.encode(given[0].text)
-    return draw_word2vec(model, tokenizer.pieces(ids), ids)
+    return draw_word_vectors(model, tokenizer.pieces(ids), ids)

@@ -1,4 +1,4 @@
-"""The drawings of models without an order or with a small window: word2vec and the CNN."""
+"""The drawings of models without an order or with a small window: word vectors and the CNN."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from regard.layers.huffman import HuffmanTree
+from regard.models.base import Contextual
+from regard.models.glove import GloVe
 from regard.models.text_classifiers import CNN
-from regard.models.word2vec import Neighbours, Word2Vec
-from regard.objectives.language_model import SkipGram
+from regard.objectives.cbow import ContinuousBagOfWords
+from regard.objectives.glove import WeightedLeastSquares
+from regard.objectives.skip_gram import SkipGram
 from regard.views.diagrams.diagram import (
     Block,
     Canvas,
@@ -32,6 +37,12 @@ from regard.views.labels import shorten
 from regard.views.mathml import looks_like_equation
 
 ROW = 96
+LOSSES_OF_WORDS: dict[str, type] = {
+    "skip_gram": SkipGram,
+    "cbow": ContinuousBagOfWords,
+    "glove": WeightedLeastSquares,
+}
+"""`model.method`, or `model.kind` -> where its equations stand."""
 
 
 @torch.inference_mode()
@@ -111,36 +122,43 @@ def _windows(
 
 
 @torch.inference_mode()
-def draw_word2vec(model: Word2Vec, tokens: Sequence[str], ids: Sequence[int]) -> Diagram:
-    """Each word in turn predicts its neighbours within the window, by the product of two vectors."""
+def draw_word_vectors(model: Contextual, tokens: Sequence[str], ids: Sequence[int]) -> Diagram:
+    """Each word in turn predicts its neighbours within the window, or is predicted from them, by the
+    product of two vectors."""
     canvas = Canvas()
-    config = model.config
+    config: Any = model.config
+    is_cbow = getattr(config, "method", None) == "cbow"
     count = len(tokens)
-    v_LD = model.embedding.weight[[*ids]].float().cpu().numpy()
-    u_LD = model.output.weight[[*ids]].float().cpu().numpy()
+    ids_L = torch.tensor([*ids])
+    v_LD = model.static_vectors(ids_L)
+    u_LD = _as_neighbours(model, ids_L).float()
     xs = [place * pitch_of(tokens) for place in range(count)]
     canvas.tokens(tokens, xs, 0, "source", [0] * count)
+    loss = LOSSES_OF_WORDS[getattr(config, "method", config.kind)]
     canvas.components |= {
         "v": Component(
             "The vector of a word",
             ("v_w = E w",),
             [f"{config.width} numbers per word"],
-            [Word2Vec],
+            [type(model)],
         ),
         "u": Component(
             "The vector of a word as a neighbour",
-            _first_equations(SkipGram),
+            _first_equations(loss),
             [f"{config.width} numbers per word", f"window {config.window}"],
-            [Neighbours, SkipGram],
+            [loss],
         ),
     }
     steps = [*range(count)]
     labels = [f"v_{place + 1}" for place in range(count)]
-    centres = canvas.states("v", xs, -60, labels, "target", v_LD, steps=steps)
+    centres = canvas.states("v", xs, -60, labels, "target", v_LD.numpy(), steps=steps)
     labels = [f"u_{place + 1}" for place in range(count)]
-    neighbours = canvas.states("u", xs, -60 - 2 * ROW, labels, "source", u_LD, steps=[0] * count)
+    neighbours = canvas.states(
+        "u", xs, -60 - 2 * ROW, labels, "source", u_LD.numpy(), steps=[0] * count
+    )
     canvas.tokens(tokens, xs, -60 - 2 * ROW - 46, "source", [0] * count)
-    near_LL = 1 / (1 + np.exp(-v_LD @ u_LD.T))
+    near_LL = (v_LD @ u_LD.T).sigmoid().numpy()
+    near_LL = near_LL.T if is_cbow else near_LL
     for place, block in enumerate(centres):
         canvas.join((block.x, -18), block.bottom, "source", place)
         around = range(max(0, place - config.window), min(count, place + config.window + 1))
@@ -152,8 +170,22 @@ def draw_word2vec(model: Word2Vec, tokens: Sequence[str], ids: Sequence[int]) ->
             (label_of(tokens[other]), float(near_LL[place, other])) for other in ranked[:5]
         ]
         claim = f"“{word}” predicts its neighbours, up to {config.window} words away."
+        if is_cbow:
+            claim = f"“{word}” is predicted from its neighbours, up to {config.window} words away."
         canvas.moments.append(Moment(word, "target", [claim], [block.key], block.key, candidates))
     return canvas.finish(" ".join(map(label_of, tokens)))
+
+
+def _as_neighbours(model: Contextual, ids_L: Tensor) -> Tensor:
+    """The vectors of words as neighbours, [L, D]; in a Huffman tree, the sum of the vectors on the
+    path to each word."""
+    if isinstance(model, GloVe):
+        return model.embedding.neighbours(ids_L)
+    output = model.output
+    if not isinstance(output, HuffmanTree):
+        return output.weight[ids_L]
+    nodes_LKD = output.weight[output.nodes_VK[ids_L]]
+    return (nodes_LKD * output.signs_VK[ids_L][..., None]).sum(1)
 
 
 def _predict(canvas: Canvas, centre: Block, others: Sequence[Block], weights: Any) -> None:
