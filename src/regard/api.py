@@ -79,6 +79,8 @@ from regard.views.compare_sets import compare_sets
 from regard.views.diagnose import diagnose
 from regard.views.explain import explain
 from regard.views.labels import Metrics
+from regard.views.nearest_words import NearestWords
+from regard.views.nearest_words import nearest_words as neighbours_of
 from regard.views.render import write_result
 from regard.views.search_record import SearchRecord
 from regard.views.show import show
@@ -103,6 +105,7 @@ __all__ = [
     "import_run",
     "load",
     "load_recipe",
+    "nearest_words",
     "predict",
     "predict_file",
     "predict_proba",
@@ -514,6 +517,35 @@ def vectors(  # noqa: PLR0913  (one keyword per option, as in the command)
         more += read_inputs(run.task, file=file)
     reader, model = _text_model(run, checkpoint, device)
     return word_vectors(reader, model, given, more, word, layer)
+
+
+def nearest_words(
+    run: str | Path | Run,
+    words: str | Iterable[str] = (),
+    *,
+    analogies: str | Iterable[str] = (),
+    analogy_list: str | Path | None = None,
+    similarity: str | Path | None = None,
+    checkpoint: str | None = None,
+    device: str | None = None,
+    accept_recipe: bool = False,
+) -> NearestWords:
+    """Single words: those of the vocabulary whose vectors are nearest, analogies, and a map.
+
+    An analogy is a text of three words, "man king woman": what is to woman as king is to man?
+    `analogy_list` is a file of analogies, or the name of a built-in corpus that has some
+    (facts-en, facts-ko); `similarity` a file of pairs of words that people have judged.
+    """
+    run = Run.open(run, accept_recipe)
+    reader, model = _text_model(run, checkpoint, device)
+    return neighbours_of(
+        reader,
+        model,
+        [words] if isinstance(words, str) else [*words],
+        analogies=[analogies] if isinstance(analogies, str) else [*analogies],
+        analogy_list=analogy_list,
+        similarity=similarity,
+    )
 
 
 def score(

@@ -390,16 +390,50 @@ def compare(  # noqa: PLR0913  (one parameter per option)
 
 def vectors(  # noqa: PLR0913  (one parameter per option)
     run: RunArgument,
-    texts: Annotated[list[str], Argument(metavar="TEXT...", help="Sentences with the word.")],
-    word: Annotated[str, Option(help="The word, or its beginning: 배 is found in 배를.")],
+    texts: Annotated[
+        list[str],
+        Argument(
+            metavar="[TEXT]...",
+            help="With --word sentences that have the word; without it single words.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    analogy: Annotated[
+        list[str],
+        Option(
+            metavar="'A B C'",
+            help="What is to C as B is to A? 'man king woman'",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    word: Annotated[
+        str | None,
+        Option(help="Compare this word in the sentences, or its beginning: 배 is found in 배를."),
+    ] = None,
+    analogies: Annotated[
+        str | None,
+        Option(
+            metavar="FILE",
+            help="Score a list of analogies, `a b c d` in each line; or facts-en, facts-ko.",
+        ),
+    ] = None,
+    similarity: Annotated[
+        Path | None,
+        Option(help="Correlate cosines with judgements: two words and a number in each line."),
+    ] = None,
     file: Annotated[
         Path | None,
-        Option(help="More sentences, one per line, whose words can be neighbours."),
+        Option(help="With --word: more sentences, one per line, whose words can be neighbours."),
     ] = None,
     layer: Annotated[
-        int,
-        Option(help="The layer of the neighbours: 0 is the embeddings, -1 the last."),
-    ] = -1,
+        int | None,
+        Option(
+            help="With --word: the layer of the neighbours: 0 is the embeddings, -1 the last "
+            "(default)."
+        ),
+    ] = None,
     out: Annotated[Path | None, Option(help="A .svg, .png, .html or .json file to write.")] = None,
     overwrite: OverwriteOption = False,
     checkpoint: CheckpointOption = "best",
@@ -407,19 +441,43 @@ def vectors(  # noqa: PLR0913  (one parameter per option)
     accept_recipe: AcceptRecipeOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the vectors of one word in several sentences, layer by layer, and show the nearest
-    words.
+    """Show the nearest words of words, analogies and a map; or compare the vectors of one --word in
+    several sentences, layer by layer.
 
     Static vectors are the same in every sentence, contextual ones are not.
     """
-    inputs = [file, *regard.Run.open(run).recipe_values]
+    lists = [similarity, analogies if analogies and Path(analogies).exists() else None]
+    inputs = [file, *lists, *regard.Run.open(run).recipe_values]
     console.check_output(out, RESULT_SUFFIXES, inputs, overwrite=overwrite)
+    if word is None:
+        refuse({"--file": file, "--layer": layer}, "it is for the sentences of a --word")
+        found = regard.nearest_words(
+            run,
+            texts,
+            analogies=analogy,
+            analogy_list=analogies,
+            similarity=similarity,
+            checkpoint=checkpoint,
+            device=device,
+            accept_recipe=accept_recipe,
+        )
+        console.show_report(found, out, as_json=as_json)
+        return
+    alone = {
+        "--analogy": analogy or None,
+        "--analogies": analogies,
+        "--similarity": similarity,
+    }
+    refuse(alone, "it is for single words, without --word")
+    if not texts:
+        hint = "give sentences with the word, or the word alone without --word"
+        raise DecodeError("there is no sentence", where="TEXT", hint=hint)
     result = regard.vectors(
         run,
         texts,
         word=word,
         file=file,
-        layer=layer,
+        layer=-1 if layer is None else layer,
         checkpoint=checkpoint,
         device=device,
         accept_recipe=accept_recipe,

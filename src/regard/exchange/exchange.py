@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from regard.config import apply_overrides, write_yaml
@@ -37,7 +38,7 @@ from regard.exchange.folder import (
     render,
 )
 from regard.exchange.tokenizers import tokenizer_files
-from regard.layers.embeddings import Embedding
+from regard.models.base import Contextual
 from regard.recipes.recipe import recipe_of
 from regard.runs.checkpoints import load_facts, save_checkpoint, step_name
 from regard.runs.folder import locked, remove_partial_runs
@@ -277,12 +278,12 @@ def export_run(
     task = run.recipe.task
     kind = run.recipe.model.kind
     if to == "word2vec":
-        embeddings = getattr(run.load_model(checkpoint, "cpu"), "embeddings", {})
-        if not embeddings:
+        vectors = _word_vectors(run, checkpoint)
+        if not vectors:
             what = "this model has no word embeddings"
             hint = "it cannot be exported"
             raise CheckpointError(what, where=str(run.folder), hint=hint)
-        write_folder(target, lambda partial: _write_vectors(partial, run, embeddings))
+        write_folder(target, lambda partial: _write_vectors(partial, run, vectors))
         return target
     if (task, kind) not in TOOLS[to]:
         allowed = ", ".join(f"{other} for {task}" for task, other in TOOLS[to])
@@ -309,10 +310,21 @@ def _architecture_of(run: Run) -> Architecture:
     )
 
 
-def _write_vectors(folder: Path, run: Run, embeddings: Mapping[str, Embedding]) -> None:
+def _word_vectors(run: Run, checkpoint: str) -> dict[str, Tensor]:
+    """The vectors of the words of each column: those of an embedding, or what a model makes of their
+    letters."""
+    model = run.load_model(checkpoint, "cpu")
+    embeddings = getattr(model, "embeddings", {})
+    vectors = {column: embedding.weight.detach() for column, embedding in embeddings.items()}
+    if not vectors and isinstance(model, Contextual) and model.has_word_vectors:
+        vectors["text"] = model.static_vectors(torch.arange(run.tokenizers["text"].size))
+    return vectors
+
+
+def _write_vectors(folder: Path, run: Run, vectors: Mapping[str, Tensor]) -> None:
     """Write one file per column, which `model.vectors` reads."""
-    for column, embedding in embeddings.items():
-        text = vector_text(run.tokenizers[column], embedding.weight.detach().numpy())
+    for column, vectors_VD in vectors.items():
+        text = vector_text(run.tokenizers[column], vectors_VD.numpy())
         (folder / f"{column}.vec").write_text(text, encoding="utf-8")
 
 

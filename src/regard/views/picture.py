@@ -27,6 +27,7 @@ from regard.views.report import (
     HeatMap,
     HeatMaps,
     ImageMap,
+    Points,
     Table,
     Tree,
 )
@@ -77,7 +78,7 @@ TABLE_COLOURS = {
     "muted": "#6b7280",
     "answer": "#0b5cad",
 }
-Panel = HeatMap | Curves | Bars | ImageMap | Tree | Table
+Panel = HeatMap | Curves | Bars | ImageMap | Tree | Points | Table
 
 
 def draw(figures: Sequence[Figure | Table], path: Path) -> bytes:
@@ -183,6 +184,8 @@ def _draw_panel(place: Any, panel: Panel, size: tuple[float, float], path: Path)
             _draw_image_map(place, panel)
         case Tree():
             _draw_tree(place.add_subplot(), panel)
+        case Points():
+            _draw_points(place.add_subplot(), panel)
         case Table():
             if not panel.title:
                 place.suptitle(" ", fontsize=TITLE_SIZE)  # in line with its neighbours
@@ -220,6 +223,8 @@ def _size(panel: Panel) -> tuple[float, float]:
             return 1.6 * across, 1.9 * math.ceil((len(panel.words) + 1) / across) + 0.5
         case Curves():
             return 6.0, 4.0
+        case Points():
+            return 7.5, 6.0
         case Tree():
             return 1.1 * panel.depth + 1.0, 0.2 * max(panel.rows, default=0.0) + 1.0
         case Table():
@@ -271,6 +276,26 @@ def _draw_curves(axes: Any, curves: Curves) -> None:
     _finish(axes, "y")
     if len(curves.series) > 1:
         axes.legend(loc="best", fontsize=9)
+
+
+def _draw_points(axes: Any, points: Points) -> None:
+    for first, last in points.lines:
+        ends = [points.x[first], points.x[last]], [points.y[first], points.y[last]]
+        axes.plot(*ends, color="#9ca3af", linewidth=1, zorder=1)
+    for label, x, y, group in zip(points.labels, points.x, points.y, points.groups, strict=True):
+        axes.plot([x], [y], color=PALETTE[group % 8], marker=MARKERS[group % 8], markersize=5)
+        axes.annotate(
+            label,
+            (x, y),
+            xytext=(5, 3),
+            textcoords="offset points",
+            fontsize=9,
+            parse_math=False,
+        )
+    axes.margins(0.12)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_bars(axes: Any, bars: Bars) -> None:

@@ -436,7 +436,23 @@ class Tree(Part):
         return super().to_json() | {"rows": self.rows}
 
 
-Figure = Curves | Bars | HeatMaps | ImageMap | Tree
+@dataclass(frozen=True)
+class Points(Part):
+    """Labelled points in a plane."""
+
+    kind = "points"
+    labels: Sequence[str]
+    x: Sequence[float]
+    y: Sequence[float]
+    groups: Sequence[int]
+    """Points of one group are drawn alike."""
+    lines: Sequence[tuple[int, int]] = ()
+    """Pairs of points that are joined."""
+    title: str = ""
+    """The axes have no labels: only the distances between points mean something."""
+
+
+Figure = Curves | Bars | HeatMaps | ImageMap | Tree | Points
 
 
 @dataclass(frozen=True)
@@ -535,6 +551,7 @@ TRANSLATED_FIELDS: dict[type, tuple[str, ...]] = {
     HeatMap: ("title", "choice"),
     HeatMaps: ("maps", "choosers", "title", "tokens"),
     ImageMap: ("title",),
+    Points: ("title",),
     Tree: ("branches", "title"),
     Branch: ("note",),
 }

@@ -27,6 +27,7 @@ from regard.views.report import (
     HeatMaps,
     ImageMap,
     Part,
+    Points,
     Prose,
     Report,
     Table,
@@ -42,6 +43,8 @@ BAR_BLOCKS = "█▒░▓"
 FIRST_COLUMN_WIDTHS = (None, 24, 12)
 """Widths of the first column to try before leaving out another column: as wide as its cells, then
 folded."""
+POINT_LINES = 24
+"""Lines of a plane of points."""
 UNLIMITED_WIDTH = 10_000
 """The width of a file or a pipe."""
 MAX_CELL_WIDTH = 300
@@ -117,6 +120,24 @@ def _show(part: Part, console: Console) -> None:
             _show_table(Table(columns, cells, title=part.title), console)
         case Tree():
             console.print(_rich_tree(part))
+        case Points():
+            _print(console, "\n".join(_point_lines(part, min(console.width, 100))))
+
+
+def _point_lines(points: Points, width: int) -> list[str]:
+    """The points as a plane of letters; a label that would cover another one is left out."""
+    grid = [[" "] * width for _ in range(POINT_LINES)]
+    low = min(points.x), min(points.y)
+    span = max(points.x) - low[0] or 1.0, max(points.y) - low[1] or 1.0
+    for label, x, y in zip(points.labels, points.x, points.y, strict=True):
+        text = f"·{printable(label)}"
+        room = cell_len(text)
+        row = round((1 - (y - low[1]) / span[1]) * (POINT_LINES - 1))
+        column = round((x - low[0]) / span[0] * max(0, width - room))
+        cells = grid[row][max(0, column - 1) : column + room + 1]
+        if all(cell == " " for cell in cells) and column + room <= width:
+            grid[row][column : column + room] = [text, *[""] * (room - 1)]
+    return [*filter(None, [points.title]), *("".join(row).rstrip() for row in grid)]
 
 
 def _show_table(table: Table, console: Console) -> None:

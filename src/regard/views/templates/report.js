@@ -139,6 +139,22 @@ function line(one, n, across, up, told) {
   return found;
 }
 
+// ----------------------------------------------------------------------------------------------------------- points
+
+function drawPoints(element, part) {
+  const width = 640, height = 500, picture = canvasOf(width, height, part.title);
+  const place = (values, from, to) => {
+    const low = Math.min(...values), span = Math.max(...values) - low || 1;
+    return values.map(value => from + (value - low) / span * (to - from));
+  };
+  const xs = place(part.x, EDGE + 10, width - EDGE - 90), ys = place(part.y, height - EDGE - 10, EDGE + 10);
+  part.lines.forEach(([first, last]) => picture.append(svg("path",
+    { class: "rule", d: `M${xs[first]} ${ys[first]}L${xs[last]} ${ys[last]}` })));
+  part.labels.forEach((label, n) => picture.append(marker(xs[n], ys[n], part.groups[n], label),
+    write(xs[n] + 9, ys[n], label, "start")));
+  element.append(picture);
+}
+
 // ------------------------------------------------------------------------------------------------------------- bars
 
 function drawBars(element, part) {
@@ -502,7 +518,7 @@ function drawGuess(element, part) {
 // ---------------------------------------------------------------------------------------------------------- the page
 
 const DRAW = { curves: drawCurves, bars: drawBars, heat_maps: drawHeatMaps, image_map: drawImageMap, tree: drawTree,
-  diagram: drawDiagram, guess: drawGuess };
+  points: drawPoints,   diagram: drawDiagram, guess: drawGuess };
 function drawFigure(element, part) { DRAW[part.kind](element, part); }
 
 const tip = make("div", { id: "tip", hidden: "" });
