@@ -140,7 +140,7 @@ class SubwordEmbedding(nn.Module):
             return characters_PC[:, :1]
         parts = [
             subword_hashes(part_PC, config.shortest, config.longest)
-            for part_PC in characters_PC.split(WORDS_AT_A_TIME)
+            for part_PC in torch.split(characters_PC, WORDS_AT_A_TIME)
         ]
         size = max((part_PG.shape[1] for part_PG in parts), default=0)
         keys_PG = torch.cat(

@@ -13,7 +13,7 @@ from regard.objectives.cross_entropy import Objective
 class WeightedLeastSquares(Objective):
     """Pennington et al. 2014, equations 8 and 9, for all pairs of words with X_ij > 0:
 
-        J    = sum_ij f(X_ij) (w_i . w~_j + b_i + b~_j - log X_ij)^2
+        J = sum_ij f(X_ij) (w_i . w~_j + b_i + b~_j - log X_ij)^2
         f(x) = (x / x_max)^alpha  if x < x_max, else 1
 
     X_ij is a sum of 1 / d over the occurrences of the pair in the training texts. So an occurrence

@@ -135,12 +135,12 @@ class NearestWords(Result):
             )
             yield Section("Map", [self.map, muted(note)])
         if self.scores:
-            rows = [
+            counted: list[list[Any]] = [
                 [name, right / total if total else None, right, total, skipped]
                 for name, right, total, skipped in self.scores
             ]
             columns = ["analogies", "right", "number right", "asked", "with unknown words"]
-            yield Section("List of analogies", [Table(columns, rows, formats=[".3f"])])
+            yield Section("List of analogies", [Table(columns, counted, formats=[".3f"])])
         if self.similarity is not None:
             columns = ["Spearman's correlation", "pairs", "with unknown words"]
             table = Table(columns, [[*self.similarity]], formats=[".3f"])
@@ -188,12 +188,12 @@ class Vocabulary:
         if not ids:
             return None
         if tokenizer.unk not in ids:
-            return unit(_static(self.model, ids).mean(0, keepdims=True))[0]
+            return unit(_static(self.model, ids).mean(0, keepdims=True)).reshape(-1)
         if self.model.config.letters is None:
             return None
         example = Example.of_text(folded, "word")
         read = text_vectors(self.vectors_of, self.model, [example], layer=0)
-        return unit(read.vectors.mean(0, keepdims=True))[0]
+        return unit(read.vectors.mean(0, keepdims=True)).reshape(-1)
 
     def nearest(
         self, vectors_QD: Vectors, others: Sequence[Sequence[str]], count: int

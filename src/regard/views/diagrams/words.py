@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.layers.huffman import HuffmanTree
 from regard.models.base import Contextual
@@ -180,11 +181,11 @@ def _as_neighbours(model: Contextual, ids_L: Tensor) -> Tensor:
     """The vectors of words as neighbours, [L, D]; in a Huffman tree, the sum of the vectors on the
     path to each word."""
     if isinstance(model, GloVe):
-        return model.embedding.neighbours(ids_L)
+        return F.embedding(ids_L, model.embedding.neighbours.weight)
     output = model.output
     if not isinstance(output, HuffmanTree):
-        return output.weight[ids_L]
-    nodes_LKD = output.weight[output.nodes_VK[ids_L]]
+        return F.embedding(ids_L, output.weight)
+    nodes_LKD = F.embedding(output.nodes_VK[ids_L], output.weight)
     return (nodes_LKD * output.signs_VK[ids_L][..., None]).sum(1)
 
 
