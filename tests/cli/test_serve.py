@@ -119,6 +119,7 @@ def test_what_is_there(client: Any, loaded: Any) -> None:
         "answers": True,
         "explains": True,
         "converses": False,
+        "languages_by_side": {},
         "examples": shown["examples"],
     }
     assert shown == {**listed, **inputs, "recipe": recipe}
