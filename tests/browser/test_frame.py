@@ -1,6 +1,7 @@
 """The frame of the studio: every view opens, in both languages and colours, by keyboard and on a
 phone."""
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 import regard.studio
+from page_checks import CLIPPED, OVERLAPPING
 from regard.models import MODELS
 from regard.tasks import TASKS
 
@@ -52,28 +54,37 @@ def test_every_view_opens_and_is_accessible(page: Any, scheme: str) -> None:
         assert page.violations() == [], view
 
 
-CLIPPED = """() => [...document.querySelectorAll("main *, header *, nav *")].filter(one => {
-  const style = getComputedStyle(one), text = [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim());
-  const drawn = one.checkVisibility({ visibilityProperty: true });
-  if (!text || !drawn || one.closest("textarea, select, svg, .hint")) return false;
-  if (style.textOverflow === "ellipsis" && one.closest("[data-tip]")) return false;
-  const cut = ["hidden", "clip"].includes(style.overflowX) && one.scrollWidth > one.clientWidth + 1;
-  const low = ["hidden", "clip"].includes(style.overflowY) && one.scrollHeight > one.clientHeight + 1;
-  return cut || low;
-}).map(one => one.outerHTML.slice(0, 120))"""
-"""Elements whose text does not fit into them and cannot be scrolled; a text that ends in an ellipsis
-has the whole of it in its tip."""
-
-
 @pytest.mark.parametrize("run", ["phrases", "reviews", "stories", "shapes"])
-def test_no_text_is_clipped(page: Any, run: str) -> None:
+def test_texts_are_whole_and_apart(page: Any, run: str) -> None:
     for view in ("try", "look", "steps", "beam"):
         page.open(f"#/{view}?run={run}&stage=6&lang=ko")
         for width, height in ((1280, 800), (390, 844)):
             page.set_viewport_size({"width": width, "height": height})
             page.evaluate("() => new Promise(requestAnimationFrame)")
             assert page.evaluate(CLIPPED) == [], (view, width)
+            assert page.evaluate(OVERLAPPING) == [], (view, width)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (view, width)
+
+
+@pytest.mark.skipif("REGARD_SLOW" not in os.environ, reason="takes three minutes")
+@pytest.mark.parametrize(
+    "run", ["tiny", "phrases", "reviews", "names", "portraits", "stories", "shapes"]
+)
+def test_every_view_of_every_kind_of_run(page: Any, run: str) -> None:
+    """Whole, apart and accessible, on a wide window in English and on a phone in Korean; the fixture
+    looks at the console and at requests."""
+    wide = {"width": 1440, "height": 900}, "light", "en"
+    phone = {"width": 390, "height": 844}, "dark", "ko"
+    for view in VIEWS:
+        for size, scheme, language in (wide, phone):
+            page.set_viewport_size(size)
+            page.emulate_media(color_scheme=scheme)
+            page.open(f"#/{view}?run={run}&lang={language}")
+            page.wait_for_load_state("networkidle")
+            assert page.evaluate(CLIPPED) == [], (view, language)
+            assert page.evaluate(OVERLAPPING) == [], (view, language)
+            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], view
+            assert page.violations() == [], (view, language)
 
 
 @pytest.mark.options(locale="ko-KR", viewport={"width": 360, "height": 640})

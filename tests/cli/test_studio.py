@@ -678,3 +678,22 @@ def test_no_answer_tells_where_the_server_keeps_its_runs(
         recipe["data"]["train"][0] | {"source": "a.en", "target": "/b.de"}
         == recipe["data"]["train"][0]
     )
+
+
+def test_an_empty_folder_is_one_for_runs_to_come(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "regard",
+        "studio",
+        "--port",
+        "0",
+        "--no-browser",
+        str(tmp_path),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert f"studio of {len(packaged_runs())} runs" in server.stdout.readline()
+        server.terminate()
+    [told] = fail("studio", tmp_path / "nothing", "--no-browser")
+    assert "nothing" in told

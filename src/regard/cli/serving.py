@@ -119,7 +119,7 @@ def studio(
 
     settings = Settings(host, port, token or None)
     root = Path("runs")
-    if len(runs) == 1 and run_folders(runs[0]):
+    if len(runs) == 1 and (run_folders(runs[0]) or _is_empty(runs[0])):
         root = runs[0]
         runs = []
     named = _by_name([regard.Run.open(run).folder for run in runs])
@@ -151,6 +151,11 @@ def _by_name(folders: list[Path]) -> dict[str, Path]:
             )
         named[name] = folder
     return named
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether a folder is there and has nothing in it: one for runs to come."""
+    return folder.is_dir() and not any(folder.iterdir())
 
 
 def run_folders(root: Path) -> dict[str, Path]:

@@ -5,7 +5,7 @@
 const DIAGRAM_SECONDS = 1.1; // of a moment while the film plays
 
 const LONG_FORMULA = 30; // characters, from which on it is smaller
-const LEAST_SCALE = 0.6; // below which a drawing scrolls rather than shrinks
+const LEAST_SCALE = innerWidth < 700 ? 0.85 : 0.6; // below which a drawing scrolls rather than shrinks
 
 const node = (tag, attributes = {}, ...children) => {
   const element = document.createElement(tag);
