@@ -154,6 +154,16 @@ def test_the_stages_are_played_by_keyboard(page: Any) -> None:
     page.wait_for_url("**head=2**")
 
 
+def test_a_symbol_lights_its_row_and_its_code(page: Any) -> None:
+    page.open("#/steps?run=tiny&text=a b c&stage=6")
+    page.locator(".worked summary").click()
+    page.locator(".worked [data-symbol=alpha]").first.hover()
+    assert page.locator(".film-row.lit").get_attribute("data-symbols") == "alpha ij"
+    assert "alpha" in page.locator(".code-line.lit").first.inner_text()
+    page.get_by_role("heading", level=1).hover()
+    expect(page.locator(".film-row.lit")).to_have_count(0)
+
+
 def test_a_search_is_played(page: Any) -> None:
     page.open("#/beam?run=tiny&text=a b&beam=2&reference=e d")
     page.wait_for_selector("svg .branch")

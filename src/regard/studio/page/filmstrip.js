@@ -16,6 +16,8 @@ export function filmstrip(worked, names, change) {
   const vectors = Object.entries(worked.vectors), [valueName, values] = vectors.at(-1), [keyName, keys] = vectors.length > 1 ? vectors.at(-2) : [null, null];
   const [queryName, query] = Object.entries(worked.query).at(-1) || [null, null];
   const row = (stage, name, ...cells) => h("div", { class: "film-row", "data-stage": stage }, h("div", { class: "film-name" }, name), cells);
+  // A row with the symbols of its name, as an equation has them: pointed at there, they light the row (math.js).
+  const named = (text, element) => { element.dataset.symbols = (text.match(/[A-Za-z]+/g) || []).join(" "); return element; };
   const own = { words: [], scores: [], weights: [], values: [] };
   const context = h("div", { class: "film-wide" });
 
@@ -40,13 +42,13 @@ export function filmstrip(worked, names, change) {
     own.values.push(h("div", { class: "film-value" }, strip(values[n])));
   });
   const element = h("div", { class: "filmstrip wide", tabindex: 0, role: "group", "aria-label": t("picture_of_attention"), style: { "--keys": count } },
-    query && row(1, h("span", { class: "asks" }, short(queryName)), h("div", { class: "film-wide asks" }, strip(query))),
+    query && named(queryName.split(" = ")[0], row(1, h("span", { class: "asks" }, short(queryName)), h("div", { class: "film-wide asks" }, strip(query)))),
     row(2, t("key"), own.words),
-    keys && row(2, h("span", { class: "read" }, short(keyName)), keys.map(vector => h("div", { class: "film-value" }, strip(vector)))),
-    row(3, symbols(names.score), own.scores.map(one => one.slider)),
-    row(4, symbols(names.weight), own.weights),
-    row(5, h("span", { class: "read" }, symbols(`${names.weight} · ${valueName.split(" = ")[0]}`)), own.values),
-    row(5, h("span", { class: "context-name" }, symbols(names.context)), context));
+    keys && named(keyName, row(2, h("span", { class: "read" }, short(keyName)), keys.map(vector => h("div", { class: "film-value" }, strip(vector))))),
+    named(names.score, row(3, symbols(names.score), own.scores.map(one => one.slider))),
+    named(names.weight, row(4, symbols(names.weight), own.weights)),
+    named(valueName.split(" = ")[0], row(5, h("span", { class: "read" }, symbols(`${names.weight} · ${valueName.split(" = ")[0]}`)), own.values)),
+    named(names.context, row(5, h("span", { class: "context-name" }, symbols(names.context)), context)));
 
   return { element,
     update(scores, weights, sum, changes) {

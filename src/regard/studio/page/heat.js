@@ -190,7 +190,7 @@ export function words(texts, label, width, pick) {
       && within(event.offsetY, top, LINE));
     if (found >= 0) pick(found);
   });
-  return { element: h("div", { class: "words" }, h("div", { class: "layers" }, under, over)), shade(weights, chosen) {
+  return { element: h("div", { class: "words", tabindex: 0, role: "group", "aria-label": label }, h("div", { class: "layers" }, under, over)), shade(weights, chosen) {
     behind.clearRect(0, 0, width, y + LINE);
     const peak = weights ? most(weights) : 1;
     boxes.forEach(([left, top, wide], n) => {

@@ -13,4 +13,13 @@ export function symbols(name) {
   return h("span", { class: "symbols" }, pieces.map((piece, n) => n % 2 ? h(piece[0] === "_" ? "sub" : "sup", {}, piece.slice(1).replace(/^\{|\}$/g, "").replace("-", "−"))
     : piece.replace(/[a-z]+/g, word => GREEK[word] || word)));
 }
-export const lit = place => lightSymbols(place, null);
+// In `place` a symbol that is pointed at lights up its own kind, its lines of code, and the rows of `figure` that have it.
+export function lit(place, figure) {
+  lightSymbols(place, null);
+  for (const [event, on] of [["pointerover", true], ["pointerout", false]]) {
+    place.addEventListener(event, ({ target }) => {
+      const symbol = target.closest?.("[data-symbol]")?.dataset.symbol;
+      for (const row of figure.querySelectorAll("[data-symbols]")) row.classList.toggle("lit", on && row.dataset.symbols.split(" ").includes(symbol));
+    });
+  }
+}

@@ -379,6 +379,7 @@ export const TEXTS = {
   log_p: { en: "log P", ko: "log P" },
   token_by_token: { en: "Token by token", ko: "토큰별로 보기" },
   tokens_hint: { en: "The stronger the shade, the likelier the token. Point at one to see the five likeliest at its place; choose another to see what the run writes after it.", ko: "색이 진할수록 확률이 높은 토큰입니다. 토큰을 가리키면 그 자리에서 확률이 가장 높은 다섯 개가 나오고, 다른 토큰을 고르면 그 뒤를 모델이 다시 씁니다." },
+  weighed_hint: { en: "Each word is left out once: the more the answer loses, the stronger its shade. Orange: without it the answer is surer.", ko: "단어를 하나씩 빼고 다시 답하게 합니다. 답의 확률이 많이 떨어질수록 색이 진합니다. 주황은 빼면 오히려 확률이 높아지는 단어입니다." },
   token_p: { en: "{token}, probability {p}", ko: "{token}, 확률 {p}" },
   likeliest_at: { en: "Likeliest in place of {token}", ko: "{token} 자리에서 확률이 높은 토큰" },
   it_read: { en: "It read", ko: "읽은 곳" },

@@ -11,7 +11,7 @@ const KEPT = "regard-tour";
 const STEPS = [
   { name: "bar", view: "try", place: "body > header" },
   { name: "look", view: "look", place: ".stage" },
-  { name: "steps", view: "steps", place: ".stage" },
+  { name: "steps", view: "steps", place: ".stage", more: { stage: 5 } }, // the weights are there
   { name: "compare", view: "compare", place: ".stage" },
   { name: "train", view: "runs", place: ".stage", params: { new: 1 } },
 ];
@@ -30,9 +30,9 @@ export function continueTour() {
   if (tour) draw(tour.at);
 }
 function showStep(at) {
-  const tour = { ...kept(), at }, { view, params } = STEPS[at], [run, ...others] = tour.runs;
+  const tour = { ...kept(), at }, { view, params, more } = STEPS[at], [run, ...others] = tour.runs;
   sessionStorage.setItem(KEPT, JSON.stringify(tour));
-  go(view, params || { run, text: tour.text || undefined, runs: view === "compare" ? others.join(",") : undefined, new: undefined });
+  go(view, params || { run, text: tour.text || undefined, runs: view === "compare" ? others.join(",") : undefined, new: undefined, ...more });
   draw(at);
 }
 function end() {

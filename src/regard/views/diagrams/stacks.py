@@ -47,6 +47,7 @@ ENDS_SHOWN = 2
 ANATOMY_WIDTH = 168
 ANATOMY_ROW = 50
 MAX_ANSWERS = 6
+NO_ANSWER = "(no answer)"
 
 
 def shown_layers(count: int) -> list[int]:
@@ -700,12 +701,12 @@ def _draw_head(canvas: Canvas, explanation: Explanation, stack: Stack, last: int
     for one in read:
         canvas.join(one.top, block.bottom, "target", last + 1, arrow=len(read) == 1)
     y -= 58
-    answer = shorten(explanation.output, 48)
+    answer = shorten(explanation.output, 48) or NO_ANSWER
     canvas.join(block.top, (x, y + 16), "target", last + 1)
     canvas.words.append(Word(answer, x, y, "target", last + 1))
     probabilities = explanation.prediction.get("probabilities") or {}
     candidates = [*probabilities.items()][:MAX_ANSWERS]
-    claims = [f"The answer is “{answer}”."]
+    claims = [f"The answer is “{answer}”."] if explanation.output else ["There is no answer."]
     if candidates:
         claims.append(f"Its probability is {percent(candidates[0][1])}.")
     looks = [read[0].key] if len(read) == 1 else []

@@ -122,6 +122,7 @@ function diagramOf(part, changed = () => {}) {
       tick.firstChild.classList.toggle("unwritten", n > now && moments[n].role === "target");
       if (n > now && moments[n].role === "target") tick.setAttribute("aria-label", `${n + 1}`); else tick.removeAttribute("aria-label");
     });
+    film.scrollLeft = ticks[now].offsetLeft - film.clientWidth / 2;
     claim.textContent = moment.claim;
     look(null);
     fillPanel(moment.block);

@@ -92,6 +92,10 @@ export async function render({ stage, controls, onsubmit, runs, run, fields, par
 
   // ------------------------------------------------------------------------------------------------ a split
   function invitation() {
+    if (facts.get(run.name).writes !== "target") {
+      return h("section", { class: "empty" }, h("h2", {}, t("compare_title")), h("p", {}, t("compare_hint")),
+        h("button", { type: "button", class: "primary", onclick: () => measure() }, t("compare_report")));
+    }
     return h("section", { class: "empty" }, h("h2", {}, t("length_heading")), h("p", {}, t("length_invites")),
       h("button", { type: "button", class: "primary", onclick: () => measure() }, t("length_begin")));
   }

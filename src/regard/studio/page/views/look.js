@@ -15,6 +15,7 @@ const WORDED = ["alignment", "encoder", "decoder", "hops"], UNITS = ["alignment"
 const ZOOMS = ["1", "2", "4"];
 const LEFT_OUT = ["heads"]; // the small pictures show every head
 const LEAST_TOLD = 0.005; // a weight that the sentence above the figure names
+const PICTURE = 340; // pixels of the picture that a captioner reads
 const MOST_LETTERS = 60; // of a sentence beside a turned map
 const BELOW = 250; // pixels that the claim above a figure, and what stands below it, take of the window
 
@@ -135,7 +136,8 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
     const output = answer.output && h("p", { class: "muted" }, `${t("output")}: `, h("b", { class: "asks" }, answer.output));
     if (!answer.map) return [[output, importanceOf(answer), ...answer.figures.map(partOf)], choosers(answer)];
     const worded = WORDED.includes(answer.view), asLines = worded && state.draw === "lines";
-    const width = Math.max(240, stage.clientWidth - 48), whole = unpacked(answer.map, fields.parts().image);
+    const beside = answer.picture && stage.clientWidth > 2.2 * PICTURE ? PICTURE + 24 : 0; // the picture that the map is about
+    const width = Math.max(240, stage.clientWidth - 48 - beside), whole = unpacked(answer.map, fields.parts().image);
     const several = answer.others.length > 0, height = Math.max(300, (innerHeight - BELOW) / (several ? 1.6 : 1));
     const fit = one => ({ ...fitted(one, several ? width / 2 : width, height, Number(state.zoom)), yesNo: answer.view === "masks", ...worded && { roles: ["--target", "--source"] } });
     const map = { ...fit(whole), byRow: worded && state.scale === "row" };
@@ -149,7 +151,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
     }
     const upright = answer.view === "hops" && !asLines;
     parts.push(asLines ? lines(map, Math.min(900, width), innerHeight - BELOW, pick) : upright ? turnedMap(map, width, height, pick) : heatMap(map, pick));
-    if (answer.picture) parts.push(regions(answer.picture, map));
+    if (answer.picture) parts.unshift(regions(answer.picture, map, PICTURE));
     const slider = h("input", { type: "range", min: 0, max: map.rows.length - 1, value: 0, "data-arrows": "",
       oninput: () => { fixed = { row: Number(slider.value) }; pick(); }, onchange: () => { state.word = slider.value; keep(state); } });
     const told = h("output", { class: "told claim" });

@@ -178,7 +178,7 @@ export async function render({ stage: paper, controls: rail, onsubmit, runs, run
       const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (by) { event.preventDefault(); pause(); move(stage + by); }
     } }, first, back, play, next, h("span", { class: "dots" }, dots), reset);
-    lit(sections);
+    lit(sections, film.element);
     choosers.replaceChildren(...controls(worked).filter(Boolean));
     place.replaceChildren(told, output, h("div", { class: "film-stage" }, h("div", {}, film.element, player), predicted), sections);
     update();

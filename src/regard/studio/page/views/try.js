@@ -6,6 +6,7 @@ import { choice, empty, h, labelled, problem } from "../dom.js";
 import { untilLeft } from "../parts.js";
 import { table } from "../reports.js";
 import { t } from "../text.js";
+import { importance } from "../watched.js";
 
 const SEARCH = ["beam", "nbest", "length_penalty"], SAMPLING = ["temperature", "top_k", "top_p", "seed"];
 const WHOLE = ["beam", "nbest", "top_k", "seed"];
@@ -53,13 +54,20 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
         const links = h("p", {}, h("a", { class: "button", href: address("look", { text: fields.text() || current().params.text }) }, t(facts.attends ? "look_at_it" : "look_inside")));
         const byToken = h("div"), unknown = h("div");
         result.replaceChildren(unknown, ...drawn(prediction, fields.parts()), links, byToken);
-        await Promise.all([markUnknown(unknown), facts.writes && prediction.tokens?.length && followTokens(byToken, prediction.tokens, branches)]);
+        await Promise.all([markUnknown(unknown), facts.task === "classification" && weighWords(byToken), facts.writes && prediction.tokens?.length && followTokens(byToken, prediction.tokens, branches)]);
       } catch (error) { if (error.name !== "AbortError") result.replaceChildren(problem(error)); }
       if (own === stopping) stop.hidden = true;
     }
     async function followTokens(place, first, branches) {
       const input = fields.value(), wanted = branches ? JSON.parse(branches) : [];
       place.replaceChildren(await tokenTree({ run, input, first, wanted, languages: fields.languages(), signal: left }));
+    }
+    // Each word as strong as the answer depends on it.
+    async function weighWords(place) {
+      const { figures } = await post(runPath(run.name, "attention"), { input: fields.value(), view: "occlusion" }, left), bars = figures.find(one => one.kind === "bars");
+      if (!bars) return;
+      const words = bars.categories.map((word, n) => [word, Object.values(bars.series)[0][n]]);
+      place.replaceChildren(h("section", { class: "by-token" }, h("h2", {}, t("look_occlusion")), h("p", { class: "muted" }, t("weighed_hint")), h("div", { class: "weighed" }, importance(words))));
     }
     // The words that are not in the vocabulary, marked in the input.
     async function markUnknown(place) {
