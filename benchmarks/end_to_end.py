@@ -3,13 +3,19 @@
     python benchmarks/end_to_end.py DATA [--only translation,masked] [--steps 600] [--rivals eager,compiled]
 
 DATA holds tatoeba_en_fr/, nsmc/, books_en/ and multi30k/. On a GPU: `translation`, `masked`, `classification`,
-`language` beside transformers' Trainer, and `predict`. On a CPU: `multi30k-transformer` and `multi30k-bahdanau`
-beside JoeyNMT 2.3.0 (`pip install joeynmt importlib_metadata`, `--rivals joeynmt`); about 40 steps are enough there.
+`language` beside transformers' Trainer; then `predict` and `label`, which need a run of `translation` and of
+`classification` in the same folder, beside `generate` and `pipeline` with the same weights and sorted batches, and
+`evaluate`. On a CPU: `multi30k-transformer` and `multi30k-bahdanau` beside JoeyNMT 2.3.0 (`pip install joeynmt
+importlib_metadata`, `--rivals joeynmt`); about 40 steps are enough there.
+
+`--repeat 3` ends with the medians, and with regard's pace relative to the best peer's.
 
 Every row is a process, which this file starts inside a wrapper (`measured`). The wrapper notes when the
 optimiser steps, and for a window of steps what the GPU computes (CUPTI, through torch's profiler); it knows
-nothing of the training. The pace is that of the steps before the window, without the first third. With
-END_TO_END_STACKS=1 it also samples what each thread does.
+nothing of the training. The pace is that of the steps before the window, without the first third. The pace of a
+prediction is that of the whole process; a tenth of its lines, predicted before, gives the seconds before the first
+line, and another process with a tenth of them is watched. With END_TO_END_STACKS=1 the wrapper also samples what
+each thread does.
 """
 
 from __future__ import annotations
@@ -34,6 +40,8 @@ from pathlib import Path
 from typing import Any
 
 STARTED = time.time()
+WHOLE = "END_TO_END_WHOLE"
+"""The variable of the environment with which the GPU is watched until the end."""
 WINDOW = 30
 """Steps in which the GPU is watched."""
 BATCH_TOKENS = 24_576
@@ -149,6 +157,19 @@ class Watch:
                 key = f"{names.get(number, '?')}: {where}"
                 self.stacks[key] = self.stacks.get(key, 0) + 1
 
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Watch the GPU from now on until the end."""
+        import torch
+
+        if not (WHOLE in os.environ and torch.cuda.is_available()):
+            yield
+            return
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+            yield
+            torch.cuda.synchronize()
+        self.busy, self.kernels = busy_share(profiler)
+
     def step(self, *_: object) -> None:
         import torch
 
@@ -213,15 +234,25 @@ def measured(file: Path, first: int, command: Sequence[str]) -> None:
         threading.Thread(target=watch.sample, name="sampler", daemon=True).start()
     register_optimizer_step_post_hook(watch.step)  # type: ignore[no-untyped-call]
     try:
-        if command[0] == "peer":
-            PEERS[command[1]](*command[2:])
-        else:
-            from regard.cli import main
-
-            sys.argv = ["regard", *command]
-            main()
+        with watch.whole():
+            if command[0] == "peer":
+                PEERS[command[1]](*command[2:])
+            else:
+                run_regard(command)
     finally:
         file.write_text(json.dumps(watch.result()))
+
+
+def run_regard(command: Sequence[str]) -> None:
+    """A command of regard, in this process; it ends the process only if it fails."""
+    from regard.cli import main
+
+    sys.argv = ["regard", *command]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
 
 
 # ------------------------------------------------------------------------------------ the peers
@@ -435,6 +466,55 @@ def peer_language(file: str, steps: str, compiled: str) -> None:
     )  # fmt: skip
 
 
+def in_batches(texts: Sequence[str], rows: int) -> Iterator[list[int]]:
+    """Batches of texts of about equal length, longest first."""
+    order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
+    for first in range(0, len(order), rows):
+        yield order[first : first + rows]
+
+
+def peer_generate(folder: str, file: str, out: str) -> None:
+    """The exported translation model with `generate`, greedy."""
+    import torch
+    import transformers
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).to(device).eval()
+    texts = Path(file).read_text(encoding="utf-8").splitlines()
+    outputs = [""] * len(texts)
+    for numbers in in_batches(texts, 512):
+        batch = tokenizer([texts[number] for number in numbers], return_tensors="pt", padding=True)
+        batch = {name: batch[name].to(device) for name in ("input_ids", "attention_mask")}
+        longest = 2 * batch["input_ids"].shape[1] + 10
+        with torch.inference_mode():
+            ids = model.generate(**batch, num_beams=1, do_sample=False, max_length=longest)
+        texts_out = tokenizer.batch_decode(ids, skip_special_tokens=True)
+        for number, text in zip(numbers, texts_out, strict=True):
+            outputs[number] = text
+    Path(out).write_text("".join(f"{text}\n" for text in outputs), encoding="utf-8")
+
+
+def peer_pipeline(folder: str, file: str, out: str) -> None:
+    """The exported classifier with `pipeline`."""
+    import torch
+    import transformers
+
+    torch.set_float32_matmul_precision("high")
+    device = 0 if torch.cuda.is_available() else -1
+    classify = transformers.pipeline(
+        "text-classification", model=folder, device=device, batch_size=512, truncation=True
+    )
+    texts = Path(file).read_text(encoding="utf-8").splitlines()
+    order = [number for batch in in_batches(texts, 512) for number in batch]
+    outputs: list[str] = [""] * len(texts)
+    found = classify([texts[number] for number in order])
+    for number, answer in zip(order, found, strict=True):
+        outputs[number] = json.dumps(answer)
+    Path(out).write_text("".join(f"{text}\n" for text in outputs), encoding="utf-8")
+
+
 def peer_joeynmt(kind: str, steps: str) -> None:
     """JoeyNMT with the sizes of `SMALL_MODELS`."""
     from joeynmt.__main__ import main as joey
@@ -457,6 +537,8 @@ def peer_joeynmt(kind: str, steps: str) -> None:
 
 PEERS: dict[str, Callable[..., None]] = {
     "joeynmt": peer_joeynmt,
+    "generate": peer_generate,
+    "pipeline": peer_pipeline,
     "translation": peer_translation,
     "masked": peer_masked,
     "classification": peer_classification,
@@ -479,6 +561,8 @@ class Row:
     """The run folder, if the command is a training of regard."""
     lines: int = 0
     """The lines that the command predicts, start included."""
+    few: str = ""
+    """A file with a tenth of the lines."""
 
 
 @dataclass
@@ -542,8 +626,10 @@ def rows_for(task: str, steps: int, options: argparse.Namespace) -> list[Row]:
             if options.rivals:
                 rows.append(Row(task, "JoeyNMT", ["peer", "joeynmt", task, str(steps)]))
             return rows
-        case "predict":
-            return [predict_row(options.lines)]
+        case "predict" | "label":
+            return prediction_rows(task, options)
+        case "evaluate":
+            return [evaluate_row()]
         case "translation":
             Path("translation.yaml").write_text(TRANSLATION)
             rows = training_rows(task, "translation.yaml", steps)
@@ -566,14 +652,51 @@ def rows_for(task: str, steps: int, options: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def predict_row(lines: int) -> Row:
-    """English sentences through the latest model of `translation`."""
-    sentences = [line.split("\t")[0] for line in Path("tatoeba.tsv").read_text().splitlines()]
-    Path("lines.txt").write_text("".join(f"{line}\n" for line in (sentences * 2)[-lines:]))
-    out = f"runs/predicted-{time.time_ns()}.jsonl"
-    run = max(Path("runs").glob("translation-*"), key=lambda folder: folder.stat().st_mtime)
-    command = ["predict", str(run), "--file", "lines.txt", "--out", out, "--beam", "1"]
-    return Row("predict", "regard, greedy", command, "lines/s", lines=lines)
+def prediction_rows(task: str, options: argparse.Namespace) -> list[Row]:
+    """Lines through the latest run of a training of this file, by regard and by transformers with the
+    weights that regard exports."""
+    trained, peer = {
+        "predict": ("translation", "generate"),
+        "label": ("classification", "pipeline"),
+    }[task]
+    run = latest_run(trained)
+    if task == "predict":
+        texts = [line.split("\t")[0] for line in Path("tatoeba.tsv").read_text().splitlines()]
+    else:
+        texts = lines_of("nsmc/unlabelled.txt.xz")
+    texts = [text for text in texts if text.strip()]
+    texts = (texts * (1 + options.lines // len(texts)))[-options.lines :]
+    lines, few = f"{task}.txt", f"{task}-few.txt"
+    for name, own in ((lines, texts), (few, texts[:: len(texts) // (options.lines // 10)])):
+        Path(name).write_text("".join(f"{text}\n" for text in own), encoding="utf-8")
+    beam = ["--beam", "1"] if task == "predict" else []
+    out = f"runs/predicted-{time.time_ns()}.txt"
+    command = ["predict", str(run), "--file", lines, "--out", out, "--overwrite", *beam]
+    rows = [Row(task, "regard", command, "lines/s", lines=len(texts), few=few)]
+    if options.rivals:
+        folder = Path(f"{run}-exported")
+        if not folder.exists():
+            export = [sys.executable, "-m", "regard", "export", str(run), "--to", "huggingface"]
+            subprocess.run([*export, "--out", str(folder)], check=True, stdout=subprocess.DEVNULL)
+        command = ["peer", peer, str(folder), lines, f"{out}.peer"]
+        rows.append(
+            Row(task, f"transformers, {peer}", command, "lines/s", lines=len(texts), few=few)
+        )
+    return rows
+
+
+def latest_run(task: str) -> Path:
+    runs = [folder for folder in Path("runs").glob(f"{task}-*") if (folder / "best").exists()]
+    if not runs:
+        sys.exit(f"there is no run of {task} in {Path('runs').resolve()}: measure it first")
+    return max(runs, key=lambda folder: folder.stat().st_mtime)
+
+
+def evaluate_row() -> Row:
+    """The validation examples of the latest classifier."""
+    run = latest_run("classification")
+    command = ["evaluate", str(run), "--split", "validation", "--json"]
+    return Row("evaluate", "regard", command, "runs/s", lines=1)
 
 
 FRESH_BERT = [
@@ -585,48 +708,101 @@ FRESH_BERT = [
 
 def result_of(row: Row, steps: int) -> Result:
     """Run the process, and read what it and its wrapper wrote."""
+    if row.lines:
+        return prediction_result(row)
     on_cpu = row.task.startswith("multi30k")  # nothing is watched there
     first = steps if on_cpu else steps - WINDOW - steps // 10
+    seen = watched(row.command, first)
+    if seen.failed:
+        print(seen.printed[-3000:])
+        return Result(row, wall=seen.wall)
+    times = seen.watch["times"]
+    begin = min(len(times) // 3, first - 10)
+    seconds = times[first - 1] - times[begin]
+    common = seen.common() | {
+        "cpu": (seen.watch["cpu"][first - 1] - seen.watch["cpu"][begin]) / seconds,
+        "first_step": times[0] - seen.started,
+    }
+    if row.name == "JoeyNMT":
+        logged = re.findall(r"Tokens per Sec:\s*([\d.]+)", seen.printed)
+        pace = statistics.median(float(pace) for pace in logged)
+        return Result(row, pace=pace, **common)
+    rate = (first - 1 - begin) / seconds
+    return Result(row, pace=rate * units_per_step(row, seen.printed), **common)
+
+
+def prediction_result(row: Row) -> Result:
+    """The pace of the whole process. A tenth of the lines gives the seconds before the first line, and is watched
+    in another process."""
+    times = []
+    busy = None
+    kernels: dict[str, float] = {}
+    if row.few:
+        few = [
+            row.few if part.endswith(".txt") and "runs/" not in part else part
+            for part in row.command
+        ]
+        first = watched(few, 0)
+        profiled = watched(few, 0, **{WHOLE: "1"})
+        times = [first.wall]
+        if not profiled.failed:
+            busy = profiled.watch["busy"]
+            kernels = profiled.watch["kernels"]
+    seen = watched(row.command, 0)
+    if seen.failed:
+        print(seen.printed[-3000:])
+        return Result(row, wall=seen.wall)
+    common = seen.common() | {"busy": busy, "kernels": kernels}
+    if times:
+        common["first_step"] = max(0.0, times[0] - (seen.wall - times[0]) / 9)
+    return Result(row, pace=row.lines / seen.wall, **common)
+
+
+@dataclass
+class Seen:
+    """What a process printed and its wrapper wrote."""
+
+    printed: str
+    started: float
+    wall: float
+    host_gb: float
+    watch: dict[str, Any]
+
+    @property
+    def failed(self) -> bool:
+        return not self.watch
+
+    def common(self) -> dict[str, Any]:
+        """The parts of a result that every row has."""
+        return {
+            "wall": self.wall,
+            "host_gb": self.host_gb,
+            "gpu_gb": self.watch["gpu_bytes"] / 2**30,
+            "stacks": self.watch["stacks"],
+            "busy": self.watch["busy"],
+            "kernels": self.watch["kernels"],
+        }
+
+
+def watched(command: Sequence[str], first: int, **environment: str) -> Seen:
+    """Run a command inside the wrapper; `first` is the step from which the GPU is watched."""
     with tempfile.TemporaryDirectory() as folder:
-        seen = Path(folder) / "watch.json"
-        command = [sys.executable, __file__, "--watch", str(seen), str(first), *row.command]
+        file = Path(folder) / "watch.json"
+        whole = [sys.executable, __file__, "--watch", str(file), str(first), *command]
         started = time.time()
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            whole,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | environment,
         )
         assert process.stdout is not None
         printed = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.time() - started
-        if status:
-            print(printed[-3000:])
-            return Result(row, wall=wall)
-        watch = json.loads(seen.read_text())
-    times = watch["times"]
-    common = {
-        "wall": wall,
-        "host_gb": usage.ru_maxrss / 2**20,
-        "gpu_gb": watch["gpu_bytes"] / 2**30,
-        "stacks": watch["stacks"],
-    }
-    if row.lines:
-        return Result(row, pace=row.lines / wall, **common)
-    begin = min(len(times) // 3, first - 10)
-    seconds = times[first - 1] - times[begin]
-    common["cpu"] = (watch["cpu"][first - 1] - watch["cpu"][begin]) / seconds
-    if row.name == "JoeyNMT":
-        logged = re.findall(r"Tokens per Sec:\s*([\d.]+)", printed)
-        pace = statistics.median(float(pace) for pace in logged)
-        return Result(row, pace=pace, first_step=times[0] - started, **common)
-    rate = (first - 1 - begin) / seconds
-    return Result(
-        row,
-        pace=rate * units_per_step(row, printed),
-        busy=watch["busy"],
-        first_step=times[0] - started,
-        kernels=watch["kernels"],
-        **common,
-    )
+        watch = {} if status else json.loads(file.read_text())
+    return Seen(printed, started, wall, usage.ru_maxrss / 2**20, watch)
 
 
 def units_per_step(row: Row, printed: str) -> float:
@@ -639,6 +815,27 @@ def units_per_step(row: Row, printed: str) -> float:
     ]
     logged = [line for line in lines if line["event"] == "train"]
     return float(sum(line["tokens"] for line in logged) / logged[-1]["step"])
+
+
+def medians(found: Sequence[Result]) -> Iterator[str]:
+    """A line for each work and each tool with the medians of all its runs; of regard also its pace relative to the
+    best peer's."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in found:
+        if result.pace:
+            groups.setdefault((result.row.task, result.row.name), []).append(result)
+    paces = {key: statistics.median(one.pace for one in own) for key, own in groups.items()}
+    for (task, name), own in groups.items():
+        peers = [
+            pace for (other, tool), pace in paces.items() if other == task and "regard" not in tool
+        ]
+        ratio = f"{paces[task, name] / max(peers):.2f}" if peers and "regard" in name else ""
+        busy = [one.busy for one in own if one.busy is not None]
+        share = f"{100 * statistics.median(busy):.0f} %" if busy else ""
+        first = statistics.median(one.first_step for one in own)
+        wall = statistics.median(one.wall for one in own)
+        pace = f"{paces[task, name]:,.0f} {own[0].row.unit}"
+        yield f"| {task} | {name} | {len(own)} | {pace} | {share} | {first:.1f} | {wall:.0f} | {ratio} |"
 
 
 @contextmanager
@@ -684,7 +881,7 @@ def main() -> None:
     data = options.data.resolve()
     out = options.out.resolve() if options.out else None
     options.folder.mkdir(parents=True, exist_ok=True)
-    found: list[dict[str, Any]] = []
+    found: list[Result] = []
     print(
         "| work | who | pace | GPU busy | first step (s) | wall (s) | CPU seconds per million "
         "| host GB | GPU GB |"
@@ -696,9 +893,15 @@ def main() -> None:
                 for row in rows_for(task, options.steps, options):
                     result = result_of(row, options.steps)
                     print(result.line(), flush=True)
-                    found.append({**vars(result), "row": vars(row)})
+                    found.append(result)
                     if out:
-                        out.write_text(json.dumps(found, indent=1))
+                        facts = [{**vars(one), "row": vars(one.row)} for one in found]
+                        out.write_text(json.dumps(facts, indent=1))
+    if options.repeat > 1:
+        print(
+            "| work | who | runs | pace | GPU busy | first step (s) | wall (s) | ratio to the best peer |"
+        )
+        print(*medians(found), sep="\n")
 
 
 if __name__ == "__main__":
