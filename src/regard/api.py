@@ -408,7 +408,8 @@ def predict_file(  # noqa: PLR0913  (one keyword per option, as in the command)
     `out` has JSON Lines if its name ends in .jsonl, or with `as_json`. Until it is complete it is
     called NAME.partial; after a crash, `resume` continues it, without an input twice or missing. It
     returns 0 if `out` is complete already. `workers` is the number of processes: auto is one
-    per core, or one per GPU; more of them share the GPUs. The engine `ray` computes on a Ray cluster:
+    per GPU, or one per core for a file that takes longer than to start them; more of them share the
+    GPUs. The engine `ray` computes on a Ray cluster:
     that at `address`, or one on this machine. An input that cannot be read is an InputError once
     all before it are written, or a `Skipped` with `skip_bad`. `each` gets what was written.
     """

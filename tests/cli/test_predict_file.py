@@ -5,6 +5,7 @@ import errno
 import gzip
 import importlib
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import regard
 from command_line import fail, succeed, write
@@ -109,6 +111,26 @@ print(regard.predict_file({str(tiny_run)!r}, {str(big)!r}, {str(two)!r}, overrid
         "script.py",
         "two.jsonl",
     ]
+
+
+def test_processes_are_started_only_for_a_file_that_takes_longer(
+    tiny_run: Path, big: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Starting them takes seconds. Whether they are started changes no output."""
+    monkeypatch.setattr(whole_file, "processors", lambda: 2)
+    threads = torch.get_num_threads()
+    children: list[int] = []
+
+    def each(output: PieceOutput) -> None:
+        children.append(len(multiprocessing.active_children()))
+
+    outputs = []
+    for name, seconds in (("alone", 1000.0), ("helped", 0.0)):
+        monkeypatch.setattr(whole_file, "SECONDS_ALONE", seconds)
+        outputs.append(written(tiny_run, big, tmp_path / f"{name}.jsonl", each=each))
+        assert (max(children) > min(children)) == (name == "helped")
+    assert outputs[0] == outputs[1]
+    assert torch.get_num_threads() == threads
 
 
 def test_an_interrupted_file_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:

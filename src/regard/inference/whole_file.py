@@ -3,13 +3,16 @@ file that can be continued after a crash."""
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+import torch
 
 from regard.data.example import Example, without_faults
 from regard.data.parallel import Engine, in_order, over_cluster, processors
@@ -29,6 +32,8 @@ INPUTS_PER_GPU_PIECE = 8_000
 """The same for a process with a GPU, which needs large batches of similar lengths."""
 INPUTS_IN_FIRST_PIECE = 100
 """Fewer, so that there is some output soon."""
+SECONDS_ALONE = 3.0
+"""Seconds after which further processes are started: about as many as they need to import torch."""
 
 Piece = tuple[list[Example], dict[str, int]]
 """Inputs, and how many there are up to them, with a checksum of all these."""
@@ -147,7 +152,37 @@ def _outputs(
     if not predictor.loaded.on_cpu:  # a single GPU, which has the model already
         return in_order(predictor, pieces, 1)
     gpus = usable_gpus(predictor.device, predictor.loaded.precision)
-    return in_order(predictor, pieces, workers.count or gpus or processors())
+    if workers.count or gpus:
+        return in_order(predictor, pieces, workers.count or gpus)
+    return in_as_many_as_pay(predictor, pieces, processors())
+
+
+def in_as_many_as_pay(
+    predictor: PiecePredictor, pieces: Iterator[Piece], count: int
+) -> Iterator[PieceOutput | RegardError]:
+    """The outputs, by this process for some seconds, and by `count` of them if there are pieces left
+    then: a short file does not wait for processes that start.
+
+    Each process computes with as many threads, so that the outputs do not depend on its pace.
+    """
+    with limited_threads(max(1, processors() // count)):
+        end = time.perf_counter() + SECONDS_ALONE
+        for piece in pieces:
+            yield predictor(piece)
+            if time.perf_counter() > end:
+                break
+        yield from in_order(predictor, pieces, count)
+
+
+@contextmanager
+def limited_threads(count: int) -> Iterator[None]:
+    """Inside this context torch computes with so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def output_settings(
