@@ -251,13 +251,17 @@ def loop_over_segments(
     states = []
     contexts = []
     places = []
-    for segment in time_segments(lengths_B, words_BTG.shape[1], words_BTG.device):
+    segments = [*time_segments(lengths_B, words_BTG.shape[1], words_BTG.device)]
+    # not a slice for each segment: its gradient would be as large as all words
+    ends = [segment.steps.stop for segment in segments]
+    words = words_BTG.tensor_split(ends, dim=1)
+    for segment, words_BSG in zip(segments, words, strict=False):
         carry = tuple(part.index_select(0, segment.kept_R) for part in carry)
         memory = memory[segment.kept_R]
         step = steps(memory)
         segment_states = []
         segment_contexts = []
-        for words_RG in words_BTG[:, segment.steps].index_select(0, segment.rows_R).unbind(1):
+        for words_RG in words_BSG.index_select(0, segment.rows_R).unbind(1):
             carry, context_RD = step(words_RG, carry)
             segment_states.append(carry[0])
             segment_contexts.append(context_RD)
