@@ -308,6 +308,12 @@ class TestColumns:
         assert list(TextColumn.open(tmp_path, "none")) == []
         assert len(TokenColumn.open(tmp_path, "none", np.uint16).lengths) == 0
 
+    def test_rows_with_a_token(self) -> None:
+        column = TokenColumn.of([[1, 2], [], [2, 3, 2], [], [4]])
+        assert column.rows_with(2).tolist() == [0, 2, 2]
+        assert column.rows_with(4).tolist() == [4]
+        assert column.rows_with(5).tolist() == []
+
     @given(ROWS, st.data(), st.sampled_from([None, 2]), st.sampled_from([None, 3]))
     def test_padded_is_the_plain_loop(
         self, rows: list[list[int]], data: st.DataObject, begin: int | None, end: int | None
