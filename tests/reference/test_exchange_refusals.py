@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import regard
 from command_line import fail, refusal, succeed
@@ -103,6 +104,30 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
             'activation_function: "tanh" is not supported',
         ),
         ("pegasus", {"architectures": ["PegasusModel"]}, "PegasusForConditionalGeneration"),
+        *(
+            (
+                "bert",
+                {"model_type": kind, "architectures": [name]},
+                f"cannot be imported (the nearest that can be: {nearest};",
+            )
+            for kind, name, nearest in (
+                ("llama", "LlamaForCausalLM", "GPT2LMHeadModel"),
+                ("albert", "AlbertForMaskedLM", "BertForMaskedLM"),
+                ("nomic_bert", "NomicBertModel", "BertModel"),
+                ("mbart", "MBartForConditionalGeneration", "BartForConditionalGeneration"),
+            )
+        ),
+        ("bert", {"model_type": None}, "it does not say which model it is: model_type is missing"),
+        (
+            "bert",
+            {"vocab_size": 151},
+            "config.json: vocab_size is 151, but the embedding has 150 rows",
+        ),
+        (
+            "gpt2",
+            {"quantization_config": {"bits": 4}},
+            "config.json: quantization_config: the weights are quantized",
+        ),
         (
             "bert",
             {"regard": "yes", "architectures": ["BertForQuestionAnswering"]},
@@ -242,6 +267,15 @@ def test_an_index_that_is_none(tmp_path: Path, shards: Any) -> None:
         DataError, match="weight_map: is not an object with the file of each weight"
     ):
         ModelFolder(tmp_path, "theirs").weights()
+
+
+def test_weights_in_8_bits(tmp_path: Path) -> None:
+    save_bert(tmp_path / "theirs")
+    file = tmp_path / "theirs" / "model.safetensors"
+    rounded = {name: (100 * tensor).to(torch.int8) for name, tensor in load_file(file).items()}
+    save_file(rounded, file, metadata={"format": "pt"})
+    message = refusal("import", tmp_path / "theirs", "--out", tmp_path / "run")
+    assert "the weights are quantized (int8) (give the folder in float32" in message
 
 
 class Evil:

@@ -129,7 +129,11 @@ def import_run(
             hint = f"allowed are keys of {', '.join(CHANGEABLE)}, except {', '.join(DATA_SPLITS)}"
             raise ConfigError("the model folder decides this", where=override, hint=hint)
     folder = open_folder(source)
-    kind = str(folder.config.get("model_type"))
+    if not isinstance(folder.config.get("model_type"), str):
+        what = "it does not say which model it is: model_type is missing"
+        hint = "expected: the config.json of a model that transformers saved"
+        raise DataError(what, where=folder.config_path, hint=hint)
+    kind = folder.config["model_type"]
     architecture = folder.architecture or DEFAULT_NAMES.get(kind, kind)
     if (kind, architecture) not in READERS:
         raise DataError(
@@ -150,8 +154,12 @@ def import_run(
 
 def _nearest(architecture: str, kind: str) -> str:
     """The architecture that can be imported and is most like this one: of the same type if
-    possible."""
+    possible, else with the same head."""
     names = [name for kind_read, name in READERS if kind_read == kind]
+    if not names and architecture.endswith(("ForCausalLM", "LMHeadModel")):
+        names = ["GPT2LMHeadModel"]  # which continues a text, too
+    head = architecture[architecture.rfind("For") :] if "For" in architecture else "Model"
+    names = names or [name for _, name in READERS if name.endswith(head)]
     names = names or [name for _, name in READERS]
     [nearest] = get_close_matches(architecture, names, n=1, cutoff=0.0)
     return f"the nearest that can be: {nearest}; supported types: {', '.join(DEFAULT_NAMES)}"

@@ -40,6 +40,8 @@ whole number."""
 # largest number of layers, and of anything else that config.json may say
 MAX_LAYERS = 1_000
 MAX_NUMBER = 2**20
+QUANTIZED = ("torch.int8", "torch.float8")
+"""Types whose numbers mean something only with a scale beside them. GPT-2's masks are uint8."""
 SAVE_AGAIN = "save the model with transformers as model.safetensors"
 
 
@@ -198,6 +200,7 @@ class ModelFolder:
                 tensors = [
                     item for file in files for item in _read_tensors(self.path / file).items()
                 ]
+                self._refuse_quantized(tensors)
                 return {
                     key: tensor.float() if tensor.is_floating_point() else tensor
                     for key, tensor in tensors
@@ -207,6 +210,19 @@ class ModelFolder:
             "are loaded"
         )
         raise DataError(what, where=self.name, hint=SAVE_AGAIN)
+
+    def _refuse_quantized(self, tensors: Sequence[tuple[str, Tensor]]) -> None:
+        """Refuse weights in 8 bits or fewer."""
+        small = {
+            key: str(tensor.dtype).removeprefix("torch.")
+            for key, tensor in tensors
+            if str(tensor.dtype).startswith(QUANTIZED)
+        }
+        if small or self.config.get("quantization_config"):
+            name, kind = next(iter(small.items()), ("", "by config.json"))
+            where = f"{self.name}: {name}" if name else f"{self.config_path}: quantization_config"
+            hint = "give the folder in float32, float16 or bfloat16"
+            raise DataError(f"the weights are quantized ({kind})", where=where, hint=hint)
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

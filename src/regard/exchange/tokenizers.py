@@ -81,11 +81,17 @@ def read_tokenizer(
     if not settings.get("split_special_tokens"):
         around = {slot.token for template in templates or () for slot in template}
         tree = _read_in_texts(tree, {plain.mask, *map(ids.get, tokens), *around})
-    return fit_rows(
+    tokenizer = fit_rows(
         with_template(tree, templates, roles) if roles or templates != written else tree,
         rows,
         folder,
     )
+    stated_rows = folder.config.get("vocab_size", rows)
+    if stated_rows != rows:
+        what = f"vocab_size is {stated_rows}, but the embedding has {rows:,} rows"
+        hint = "does one of the two belong to another model?"
+        raise DataError(what, where=folder.config_path, hint=hint)
+    return tokenizer
 
 
 def _content(token: Any) -> Any:
