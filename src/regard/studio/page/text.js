@@ -48,6 +48,8 @@ export const TEXTS = {
   model_bag_of_words: { en: "Bag of words", ko: "단어 가방" },
   model_ngram: { en: "N-grams", ko: "n-그램" },
   model_word2vec: { en: "word2vec", ko: "word2vec" },
+  model_glove: { en: "GloVe", ko: "GloVe" },
+  model_fasttext: { en: "fastText", ko: "fastText" },
   model_rnn: { en: "RNN without attention", ko: "어텐션 없는 RNN" },
   model_bahdanau: { en: "Bahdanau attention", ko: "바다나우 어텐션" },
   model_luong: { en: "Luong attention", ko: "루옹 어텐션" },
@@ -538,9 +540,10 @@ export function language() {
 }
 export const setLanguage = name => localStorage.setItem(KEPT, name);
 
-// t(key, { count: 3 }) puts 3 where the text has {count}.
+// t(key, { count: 3 }) puts 3 where the text has {count}. A model or a task without a text has its own name: no page fails for it.
 export function t(key, values = {}) {
-  const text = TEXTS[key];
+  const text = TEXTS[key], [, name] = key.match(/^(?:model|task|start_task)_(.*)$/) || [];
+  if (!text && name) return name;
   if (!text) throw new Error(`no text ${key}`);
   return (text[language()] ?? text.en).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 }

@@ -24,7 +24,7 @@ export async function render({ stage, controls, runs, run, fields, params, onsub
     link(t("start_own"), "new", address("runs", { new: 1, from: "data" })), link(t("view_runs"), "runs", address("runs", { all: 1 })));
   if (writers.length) {
     const place = h("div");
-    const draw = text => place.replaceChildren(sameSentence(writers, text, signal));
+    const draw = text => place.replaceChildren(sameSentence(writers, run, text, signal));
     stage.append(place);
     if (writers.some(one => one.run.name === run?.name)) fields.use(sentence);
     draw(sentence);
@@ -55,7 +55,8 @@ function firstSteps() {
 
 // ---------------------------------------------------------------------------------------------------- one sentence
 
-function sameSentence(writers, sentence, signal) {
+function sameSentence(writers, chosen, sentence, signal) {
+  const names = writers.map(one => one.run.name), first = names.includes(chosen?.name) ? chosen.name : names.at(-1); // one with attention, if any has it
   const links = linked();
   const panels = writers.map(({ run, facts }) => {
     const place = h("div", { class: "drawing", "aria-busy": "true" }), output = h("p", { class: "written" });
@@ -73,7 +74,7 @@ function sameSentence(writers, sentence, signal) {
       : { rows: prediction.output.split(" "), columns: sentence.split(" ") }, threads);
     place.replaceChildren(drawing, ...map ? [] : [h("p", { class: "muted" }, t("start_none"))]);
   }
-  const compare = h("a", { class: "button primary", href: address("compare", { run: writers[0].run.name, runs: writers.slice(1).map(one => one.run.name).join(","), text: sentence }) },
+  const compare = h("a", { class: "button primary", href: address("compare", { run: first, runs: names.filter(name => name !== first).join(","), text: sentence }) },
     icon("compare"), t("start_compare"));
   return h("section", { class: "same" }, h("p", { class: "claim" }, t("start_claim")),
     h("p", { class: "muted" }, t("start_claim_hint")), h("p", { class: "asked" }, sentence),
