@@ -166,7 +166,7 @@ def test_every_verb(tmp_path: Path, case: str) -> None:
     same_weights(tuned, regard.import_run(tmp_path / "exported", out=tmp_path / "back"))
 
 
-@pytest.mark.parametrize("case", ["bart", "bart-kobart", "m2m100"])
+@pytest.mark.parametrize("case", ["bart", "bart-kobart", "m2m100", "m2m100-nllb"])
 def test_ctranslate2(tmp_path: Path, case: str) -> None:
     """The same outputs and scores; and those of 8 bits begin with the same token."""
     ctranslate2 = pytest.importorskip("ctranslate2")
