@@ -195,6 +195,9 @@ def test_ctranslate2(tmp_path: Path, case: str) -> None:
     loaded = regard.load(run, device="cpu", precision="int8")
     eight = loaded.predict(TEXTS, beam=2)
     assert all(list(one.nbest[0].tokens[: len(first)]) == first for one in eight)
+    if case == "m2m100":
+        french = loaded.predict(TEXTS, beam=2, overrides=["data.target_language=fr"])
+        assert all(one.nbest[0].tokens[0] == "__fr__" for one in french)
 
 
 def test_languages_are_chosen_when_used(tmp_path: Path) -> None:

@@ -224,8 +224,7 @@ def int8_model(run: Run, checkpoint: str) -> CTranslate2Model:
     weights = facts.get("files") or checksum(folder / "model.safetensors")
     key = key_of([INT8_FORMAT, library.__version__, facts, weights])
     files = stored(f"ctranslate-{key}", write(run, "int8", checkpoint))
-    first = first_tokens(run.recipe, run.tokenizers, "target")
-    return CTranslate2Model(files, run.tokenizers, _positions(run.recipe.model), first)
+    return CTranslate2Model(files, run.tokenizers, _positions(run.recipe.model))
 
 
 @dataclass(frozen=True)
@@ -246,11 +245,7 @@ class CTranslate2Model(ExternalModel):
     each process of several starts its own.
     """
 
-    def __init__(
-        self, folder: Path, tokenizers: Tokenizers, longest: int, first: Sequence[int] = ()
-    ) -> None:
-        """`first`: the tokens that every output begins with."""
-        self._first = list(first)
+    def __init__(self, folder: Path, tokenizers: Tokenizers, longest: int) -> None:
         self.longest = self._positions = longest
         self._folder = folder
         self._tokenizers = tokenizers
@@ -267,7 +262,6 @@ class CTranslate2Model(ExternalModel):
             "_positions": self._positions,
             "_folder": self._folder,
             "_tokenizers": self._tokenizers,
-            "_first": self._first,
         }
         return state | {"_contents": contents}
 
@@ -323,7 +317,7 @@ class CTranslate2Model(ExternalModel):
         DecodeError.raise_if(problems)
 
     def search(
-        self, sources: Sequence[Sequence[int]], config: SearchConfig
+        self, sources: Sequence[Sequence[int]], config: SearchConfig, first: Sequence[int] = ()
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The hypotheses of each source. An output that reaches its length limit has no `</s>`.
 
@@ -336,14 +330,14 @@ class CTranslate2Model(ExternalModel):
         limits = Limits.of(
             [len(source) for source in sources], config.model_copy(update={"max_length": most})
         )
+        prefix = [self._target_names[token] for token in first]
         batches = deque(self._batches(sources, limits, most))
         started = deque[tuple[SourceBatch, list[Any]]]()
         while batches or started:
             while batches and len(started) <= 2 * self._workers:
                 batch = batches.popleft()
-                started.append(
-                    (batch, self._start(batch, [sources[row] for row in batch.rows], config))
-                )
+                own = [sources[row] for row in batch.rows]
+                started.append((batch, self._start(batch, own, config, prefix)))
             batch, results = started.popleft()
             for row, result in zip(batch.rows, results, strict=True):
                 hypotheses = self._hypotheses(result.result(), config)
@@ -373,15 +367,17 @@ class CTranslate2Model(ExternalModel):
         return batches
 
     def _start(
-        self, batch: SourceBatch, sources: Sequence[Sequence[int]], config: SearchConfig
+        self,
+        batch: SourceBatch,
+        sources: Sequence[Sequence[int]],
+        config: SearchConfig,
+        prefix: list[str],
     ) -> list[Any]:
         """Start to decode a batch in another thread; returns a future for each source."""
         target = self._tokenizers["target"]
         started: list[Any] = self._translator.translate_batch(
             [self._spelt(source) for source in sources],
-            target_prefix=[[self._target_names[token] for token in self._first]] * len(sources)
-            if self._first
-            else None,
+            target_prefix=[prefix] * len(sources) if prefix else None,
             beam_size=config.beam,
             num_hypotheses=config.nbest,
             length_penalty=0.0 if config.normalisation == "none" else config.length_penalty,

@@ -23,10 +23,10 @@ class ExternalModel:
         raise NotImplementedError
 
     def search(
-        self, sources: Sequence[Sequence[int]], config: SearchConfig
+        self, sources: Sequence[Sequence[int]], config: SearchConfig, first: Sequence[int] = ()
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The number of each source with its best `config.nbest` hypotheses, in the order in which
-        they are found."""
+        they are found. Every output begins with the tokens `first`."""
         raise NotImplementedError
 
     def token_scores(

@@ -268,7 +268,7 @@ class TargetTexts(WrittenTexts):
         batch."""
         if isinstance(model, ExternalModel):
             texts = [source for source in sources if not isinstance(source, Picture)]
-            for row, hypotheses in model.search(texts, config):
+            for row, hypotheses in model.search(texts, config, self.first):
                 yield [row], [hypotheses]
             return
         wording = self.wording(config, len(sources))

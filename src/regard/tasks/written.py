@@ -76,6 +76,8 @@ class WrittenTexts(ABC):
         self.tokenizer = tokenizer
         self.config = search
         self.special = special
+        self.first: list[int] = []
+        """The tokens that every output begins with."""
 
     @abstractmethod
     def encode_inputs(
@@ -123,7 +125,7 @@ class WrittenTexts(ABC):
         sources = encoded.readable()
         written: dict[int, Written] = {}
         if isinstance(model, ExternalModel):
-            for row, hypotheses in model.search(sources, self.config):
+            for row, hypotheses in model.search(sources, self.config, self.first):
                 text = encoded.inputs[row].text
                 written[row] = self._prediction(text, sources[row], hypotheses)
                 progress(1)
