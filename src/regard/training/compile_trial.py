@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,8 @@ WARM_UP_STEPS = 3
 TIMED_STEPS = 10
 TIMED_SECONDS = 0.5
 """Steps are timed in tens until they took so long."""
+CLEARLY = 4
+"""If a training were too short even with steps that take so many times as long, ten are enough."""
 
 
 def tries_compile(
@@ -52,8 +54,7 @@ def settle_compile(trainer: Trainer) -> Iterator[str]:
     """
     with untouched(trainer), closing(trainer.batches()) as batches:
         plain = seconds_per_step(trainer, batches)
-        minutes = trainer.resolved.training.minutes
-        seconds = trainer.timetable.steps * plain if minutes is None else 60 * minutes
+        seconds = training_seconds(trainer, plain)
         if seconds < MIN_SECONDS:
             yield (
                 f"the model is not compiled: the training takes about {seconds:.0f} s, and "
@@ -87,7 +88,7 @@ def seconds_per_step(
     for _ in range(WARM_UP_STEPS):
         step()
     times: list[float] = []
-    while sum(times) < TIMED_SECONDS:
+    while sum(times) < TIMED_SECONDS and not is_clearly_short(trainer, times):
         wait_for_device()
         started = time.perf_counter()
         for _ in range(TIMED_STEPS):
@@ -95,6 +96,20 @@ def seconds_per_step(
         wait_for_device()
         times.append(time.perf_counter() - started)
     return min(times) / TIMED_STEPS
+
+
+def training_seconds(trainer: Trainer, step: float) -> float:
+    """How long a training takes with steps of so many seconds."""
+    minutes = trainer.resolved.training.minutes
+    return trainer.timetable.steps * step if minutes is None else 60 * minutes
+
+
+def is_clearly_short(trainer: Trainer, times: Sequence[float]) -> bool:
+    """Whether these times of steps show already that compiling does not pay."""
+    if not times:
+        return False
+    slow = CLEARLY * min(times) / TIMED_STEPS
+    return training_seconds(trainer, slow) < MIN_SECONDS
 
 
 def wait_for_device() -> None:
