@@ -21,6 +21,8 @@ from regard.data.config import TrainingConfig
 from regard.errors import ConfigError
 from regard.recipes.loading import load_recipe
 from regard.runs.checkpoints import load_training
+from regard.tasks.pairs import decoded_inputs
+from regard.tasks.translation import EvaluationConfig, translation_scores
 from regard.training.accelerator import make_accelerator
 from regard.training.display import Display, duration_range
 from regard.training.interrupts import Interrupted
@@ -347,3 +349,29 @@ def test_a_run_keeps_its_number_of_threads(
 )
 def test_a_range_of_time(low: float, high: float, text: str) -> None:
     assert duration_range(low, high) == text
+
+
+# What is decoded in a validation
+
+
+def test_the_decoded_inputs_are_the_same_sample_in_every_training_and_not_the_first() -> None:
+    """The first inputs of a file that is sorted by length are its shortest."""
+    inputs = [[number] for number in range(1000)]
+    chosen = decoded_inputs(inputs, 200)
+    assert chosen == decoded_inputs(inputs, 200)
+    assert chosen == sorted(chosen)
+    assert len({number for [number] in chosen}) == 200
+    assert 400 < sum(number for [number] in chosen) / 200 < 600
+    assert decoded_inputs(inputs[:7], 200) == inputs[:7]
+    assert decoded_inputs(inputs, 0) == []
+
+
+def test_no_warning_of_tokenised_outputs_reaches_the_screen(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """sacreBLEU warns if most of 100 outputs end in a full stop after a space."""
+    outputs = ["a sentence of a model ."] * 200
+    scores = translation_scores(outputs, [[text] for text in outputs], EvaluationConfig())
+    assert scores["bleu"] == pytest.approx(100)
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
