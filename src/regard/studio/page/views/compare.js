@@ -100,10 +100,12 @@ export async function render({ stage, controls, onsubmit, runs, run, fields, par
       h("button", { type: "button", class: "primary", onclick: () => measure() }, t("length_begin")));
   }
   async function measure(id) {
+    const asked = key();
     start.disabled = true;
     lengths.replaceChildren();
     try {
       const found = await job(report, "/compare", { runs: [...chosen], split: split.value || null }, id, signal);
+      if (asked !== key()) return; // other runs were chosen meanwhile
       if (!found) return lengths.replaceChildren(invitation());
       keep({ runs: names(), split: split.value, job: found.id });
       measured.set(key(), found.id);
@@ -120,6 +122,7 @@ export async function render({ stage, controls, onsubmit, runs, run, fields, par
   await answer();
   const known = params.job || measured.get(key());
   if (known) await measure(known);
+  else if ([...chosen].every(name => facts.get(name).example && facts.get(name).writes === "target")) measure(); // they are small: seconds
 }
 // A task of which there are several runs.
 function othersToCompare(runs, run) {

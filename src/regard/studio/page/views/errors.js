@@ -8,6 +8,7 @@ import { figures, untilLeft } from "../parts.js";
 import { job, reportOf, table } from "../reports.js";
 import { t } from "../text.js";
 
+const FEW_SENTENCES = 60; // of an example, whose errors are shown at once
 const MOST = 500; // rows that are drawn at once
 const FEW_LABELS = 3; // a table of so many fits beside the examples
 const COLUMNS = ["input", "context", "label", "expected", "output", "error", "f1", "perplexity", "masked", "correct"]; // of predictions, where they have them
@@ -16,7 +17,7 @@ const measured = new Map(); // the last report of a run, by its name: it outlive
 
 export async function render({ stage, controls, run, facts, params }) {
   const signal = untilLeft(), writes = facts.writes === "target";
-  const limit = h("input", { type: "number", min: 1, max: 10000, value: params.limit || 200 });
+  const limit = h("input", { type: "number", min: 1, max: 10000, value: params.limit || (facts.example ? FEW_SENTENCES : 200) });
   const beam = h("input", { type: "number", min: 1, max: 64, value: params.beam || facts.recipe.search?.beam });
   const sweep = h("input", { type: "checkbox", checked: params.sweep === "1" });
   const split = select(["", "test", "validation", "train"].map(name => [name, t(`split_${name || "usual"}`)]), params.split || "", () => {});
@@ -132,4 +133,5 @@ export async function render({ stage, controls, run, facts, params }) {
   }
   const known = params.job || measured.get(run.name);
   if (known) await begin(known);
+  else if (facts.example) begin(); // it is small: its errors are found in seconds
 }
