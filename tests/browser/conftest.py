@@ -110,6 +110,19 @@ def chat(root: Path) -> Iterator[str]:
     shutil.rmtree(root / "chat")
 
 
+@pytest.fixture
+def many(root: Path) -> Iterator[str]:
+    """A model of many languages, imported from Korean to English."""
+    pytest.importorskip("transformers")
+    from exchange_cases import SAVERS
+
+    SAVERS["m2m100"](root.parent / "m2m100")
+    languages = {"source_language": "ko", "target_language": "en"}
+    regard.import_run(root.parent / "m2m100", out=root / "many", **languages)
+    yield "many"
+    shutil.rmtree(root / "many")
+
+
 @contextmanager
 def serving(
     root: Path, settings: Settings, examples: Mapping[str, Path] | None = None

@@ -44,6 +44,20 @@ def test_an_answer_with_its_best_outputs(page: Any) -> None:
     assert page.violations() == []
 
 
+def test_the_languages_of_a_model_of_many(page: Any, many: str) -> None:
+    ask(page, many, Input="The cat")
+    page.get_by_role("combobox", name="To", exact=True).select_option("fr")
+    with page.expect_request(re.compile("/predict$")) as asked:
+        page.get_by_role("button", name="Answer").click()
+    assert json.loads(asked.value.post_data)["target_language"] == "fr"
+    expect(page.get_by_text("__fr__").first).to_be_visible()
+    with page.expect_request(re.compile("/attention$")) as looked:
+        page.get_by_role("link", name="See its attention").click()
+    assert json.loads(looked.value.post_data)["target_language"] == "fr"
+    assert "target_language=fr" in page.url
+    assert page.violations() == []
+
+
 def test_what_is_drawn_follows_the_answer(page: Any) -> None:
     tags = ask(page, "names", Text="Anna lives in Paris.")
     assert tags.locator(".answer").inner_text().replace("\n", "").startswith("Anna")

@@ -1,7 +1,7 @@
 // The address of a view holds its state: #/look?run=dates&text=... can be shared, and the browser's buttons work.
 
 // What the bar shows goes with the reader from view to view.
-const CARRIED = ["run", "runs", "text", "image", "target", "lang"];
+const CARRIED = ["run", "runs", "text", "source_language", "target_language", "image", "target", "lang"];
 
 const written = (view, params) => {
   const kept = Object.entries(params).filter(([, value]) => value !== undefined && value !== null && value !== "");
