@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +123,25 @@ def answer_lines(
         for item in task.inputs.gathered(lines(), story):
             inputs.append(item)
         answer_inputs()
+
+
+def converse(run: Loaded, answers: Answers, turns: int) -> None:
+    """Answer each line with the turns before in view; an empty line begins a new conversation."""
+    from regard.inference.conversation import Conversation
+
+    conversation = Conversation(run, turns)
+    at_prompt = sys.stdin.isatty()
+    parts = _prompted_lines(answers.prompt, with_empty=True) if at_prompt else standard_input()
+    with suppress(EOFError):  # Ctrl-D
+        for line, _ in chain.from_iterable(parts):
+            if not line.strip():
+                conversation.forget()
+                continue
+            try:
+                answers.show(conversation.answer(line))
+            except InputError as error:
+                complain(error.problems)
+            answers.conclude()
 
 
 def _prompted_lines(prompt: str, *, with_empty: bool) -> Iterator[list[PlacedLine]]:

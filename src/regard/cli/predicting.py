@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 import regard
 from regard.cli import console
-from regard.cli.answers import Answers, answer_lines
+from regard.cli.answers import Answers, answer_lines, converse
 from regard.cli.options import (
     AcceptRecipeOption,
     AddressOption,
@@ -438,14 +438,23 @@ def _counted(answers: Answers, out: Path) -> Iterator[Callable[[PieceOutput], No
 def chat(
     *,
     run: RunArgument,
+    turns: Annotated[
+        int,
+        Option(
+            min=0,
+            help="Earlier exchanges that the model reads before each line, for runs that were "
+            "trained on conversations: 'hello. | hello, Ben. | who am i?'. An empty line begins "
+            "a new conversation.",
+        ),
+    ] = 0,
     beam: BeamOption = None,
     overrides: SettingsOption,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     accept_recipe: AcceptRecipeOption = False,
 ) -> None:
-    """Talk to a run at a prompt: each line is answered by itself, as the run was trained. Ctrl-D
-    ends."""
+    """Talk to a run at a prompt. Each line is answered by itself, or with --turns together with what
+    was said before. Ctrl-D ends."""
     from regard.recipes.search_options import SearchOptions, with_search
 
     search = SearchOptions(beam, overrides=tuple(overrides))
@@ -456,4 +465,7 @@ def chat(
         loaded = regard.load(
             opened, checkpoint=checkpoint, device=device, accept_recipe=accept_recipe
         )
-        answer_lines(loaded, answers)
+        if turns:
+            converse(loaded, answers, turns)
+        else:
+            answer_lines(loaded, answers)

@@ -40,6 +40,8 @@ BuiltIn = Literal[
     "phrases-ko-en",
     "phrases-fr-en",
     "chat-ko",
+    "conversations-en",
+    "conversations-ko",
     "headlines",
     "shapes",
     "shapes-ko",

@@ -442,6 +442,59 @@ def analogies(name: str) -> list[Analogy]:
     ]
 
 
+# Conversations in which an answer may depend on an earlier turn
+
+TURN_MARK = "|"
+"""Stands between the turns in the source of a conversation: what was said, the answer, and so on."""
+EXCHANGES = range(1, 5)
+
+
+def joined_turns(exchanges: Sequence[tuple[str, str]], text: str) -> str:
+    """What was said and answered before a text, and the text: the source of its answer."""
+    turns = [turn for exchange in exchanges for turn in exchange]
+    return f" {TURN_MARK} ".join([*turns, text])
+
+
+def _conversations(name: str, random: Random, part: Part) -> Iterator[Cells]:
+    """ "my name is Anna. | nice to meet you, Anna. | what is my name?" -> "you are Anna."
+
+    The last turn alone does not tell the answer. Two in three conversations end with a question for
+    a fact, half of the facts having been told.
+    """
+    grammar = generator_words()[name]
+    while True:
+        asked = pick(random, [*grammar["facts"]])
+        exchanges = [_exchange(grammar, random, asked) for _ in range(pick(random, EXCHANGES) - 1)]
+        wants_fact = random.random() < 2 / 3
+        told = None
+        if wants_fact and exchanges and random.random() < 0.6:
+            told = pick(random, grammar["facts"][asked]["words"])
+            place = pick(random, range(len(exchanges)))
+            exchanges[place] = _told(grammar["facts"][asked], told, random)
+        said, answer = _exchange(grammar, random, asked)
+        if wants_fact:
+            fact = grammar["facts"][asked]
+            said = pick(random, fact["ask"])
+            answer = fact["unknown"] if told is None else fact["know"].format(it=told)
+        source = with_particles(joined_turns(exchanges, said))
+        if part_of(source) == part:
+            yield source, with_particles(answer)
+
+
+def _exchange(grammar: Tree, random: Random, asked: str) -> tuple[str, str]:
+    """Something that is said and its answer, which do not tell the fact that is asked for."""
+    if random.random() < 0.4:
+        said, answer = pick(random, grammar["others"])
+        return said, answer
+    others = [fact for name, fact in grammar["facts"].items() if name != asked]
+    fact = pick(random, others)
+    return _told(fact, pick(random, fact["words"]), random)
+
+
+def _told(fact: Tree, word: str, random: Random) -> tuple[str, str]:
+    return pick(random, fact["tell"]).format(it=word), fact["reply"].format(it=word)
+
+
 # Natural language inference: two sentences about one scene
 
 INFERENCES = ("entailment", "neutral", "contradiction")
@@ -568,6 +621,7 @@ GENERATORS: dict[str, Generator] = {
     "diaries-ko": partial(_opinions, diary=True),
     "opinions-ko": _opinions,
     **{name: partial(_facts, name) for name in ("facts-en", "facts-ko")},
+    **{name: partial(_conversations, name) for name in ("conversations-en", "conversations-ko")},
     **{name: partial(_inferences, name) for name in ("inference-en", "inference-ko")},
     "shapes": partial(_shapes, "english"),
     "shapes-ko": partial(_shapes, "korean"),
