@@ -14,6 +14,7 @@ from regard.models.deberta import DeBERTaConfig
 from regard.models.elmo import ELMoConfig
 from regard.models.gpt import GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModelConfig
+from regard.models.memory_lm import MemoryLanguageModelConfig
 from regard.models.modernbert import ModernBERTConfig
 from regard.models.mpnet import MPNetConfig
 from regard.models.ngram_lm import NgramConfig
@@ -45,6 +46,8 @@ CASES: dict[str, ModelConfig] = {
     "ngram": NgramConfig(),
     "ngram-interpolation": NgramConfig(smoothing="interpolation"),
     "ngram-add_k": NgramConfig(order=2, smoothing="add_k"),
+    "memory_lm": MemoryLanguageModelConfig(width=10, hops=3, memory=20),
+    "memory_lm-short": MemoryLanguageModelConfig(width=10, hops=2, memory=3),
     "elmo": ELMoConfig(**ELMO),
     "elmo-clipped": ELMoConfig(**ELMO, cell_clip=0.5, highway=2),
     "elmo-tokens": ELMoConfig(**ELMO, words="tokens", layers=3),

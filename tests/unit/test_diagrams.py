@@ -71,6 +71,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         {},
         {"kind": "memory_network", "width": 8, "hops": 2},
     ),
+    "memory_lm": (*TEXTS, {"kind": "memory_lm", "width": 8, "hops": 2, "memory": 4}),
     "lstm_lm": (*TEXTS, {"kind": "lstm_lm", "embedding": 8, "hidden": 12, "layers": 2}),
     "elmo": (*TEXTS, {"kind": "elmo", "words": "tokens", "width": 8, "hidden": 12, "layers": 2}),
     "gpt": (*TEXTS, {"kind": "gpt", **BLOCKS}),

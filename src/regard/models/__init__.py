@@ -21,6 +21,7 @@ from regard.models.glove import GloVe, GloVeConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.models.luong import Luong, LuongConfig
+from regard.models.memory_lm import MemoryLanguageModel, MemoryLanguageModelConfig
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.models.modernbert import ModernBERT, ModernBERTConfig
 from regard.models.mpnet import MPNet, MPNetConfig
@@ -45,6 +46,7 @@ MODELS: dict[str, Kind] = {
     "transformer": Kind(TransformerConfig, Transformer, TextTransformer),
     "captioner": Kind(CaptionerConfig, build_captioner),
     "memory_network": Kind(MemoryNetworkConfig, MemoryNetwork),
+    "memory_lm": Kind(MemoryLanguageModelConfig, MemoryLanguageModel),
     "lstm_lm": Kind(LSTMLanguageModelConfig, LSTMLanguageModel),
     "elmo": Kind(ELMoConfig, ELMo),
     "gpt": Kind(GPTConfig, GPT),

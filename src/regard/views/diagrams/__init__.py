@@ -15,6 +15,7 @@ from regard.views.diagrams.captioner import draw_captioner
 from regard.views.diagrams.counting import draw_bag_of_words, draw_ngram
 from regard.views.diagrams.diagram import Diagram
 from regard.views.diagrams.memory_network import draw_memory_network
+from regard.views.diagrams.memory_words import draw_memory_words
 from regard.views.diagrams.recurrent import draw_bahdanau, draw_luong, draw_rnn
 from regard.views.diagrams.stacks import draw_text_model, draw_transformer
 from regard.views.diagrams.words import draw_cnn, draw_word_vectors
@@ -36,6 +37,7 @@ DIAGRAMS: dict[str, Callable[[Explanation], Diagram]] = {
     "transformer": draw_transformer,
     "captioner": draw_captioner,
     "memory_network": draw_memory_network,
+    "memory_lm": draw_memory_words,
     "lstm_lm": draw_text_model,
     "elmo": draw_text_model,
     "gpt": draw_text_model,
