@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import Any, Protocol, cast
 
 from regard.data.corpora import joined_turns
 from regard.errors import DecodeError
+from regard.inference.predictions import Predictions
+from regard.tasks.written import Written
 from regard.text.normalise import fold_white_space
+from regard.text.tokenizers import Tokenizers
 
-if TYPE_CHECKING:
-    from regard.api import Loaded, Predictions
-    from regard.tasks.written import Written
+
+class Answering(Protocol):
+    """A run with its model in memory, as `regard.load` gives it."""
+
+    @property
+    def recipe(self) -> Any: ...
+
+    @property
+    def tokenizers(self) -> Tokenizers: ...
+
+    def predict(self, inputs: Any) -> Predictions: ...
 
 
 class Conversation:
@@ -20,7 +31,7 @@ class Conversation:
     `turns` exchanges, or with fewer if they are longer than `data.max_length`.
     """
 
-    def __init__(self, run: Loaded, turns: int) -> None:
+    def __init__(self, run: Answering, turns: int) -> None:
         if "source" not in run.tokenizers or run.recipe.task != "translation":
             what = f"a run of {run.recipe.task} does not answer with the turns before in view"
             raise DecodeError(what, where="--turns", hint="leave it out")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.objectives.word_windows import Predictions, WindowLoss
+from regard.objectives.word_windows import WindowLoss, WordPredictions
 
 
 class ContinuousBagOfWords(WindowLoss):
@@ -19,11 +19,11 @@ class ContinuousBagOfWords(WindowLoss):
     takes the place of log p. `neighbours_BLK` says which c each word has.
     """
 
-    def predictions(self, ids_BL: Tensor, v_BLD: Tensor, near_BLK: Tensor) -> Predictions:
+    def predictions(self, ids_BL: Tensor, v_BLD: Tensor, near_BLK: Tensor) -> WordPredictions:
         count_BL1 = near_BLK.sum(-1, keepdim=True)
         h_BLD = near_BLK.to(v_BLD) @ v_BLD / count_BL1.clamp(min=1)
         has_neighbours_BL = count_BL1[..., 0] > 0
         words_P = ids_BL[has_neighbours_BL]
-        return Predictions(
+        return WordPredictions(
             h_BLD[has_neighbours_BL], torch.arange(len(words_P), device=words_P.device), words_P
         )

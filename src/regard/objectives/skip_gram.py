@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from regard.objectives.word_windows import Predictions, WindowLoss
+from regard.objectives.word_windows import WindowLoss, WordPredictions
 
 
 class SkipGram(WindowLoss):
@@ -16,7 +16,7 @@ class SkipGram(WindowLoss):
     each word has.
     """
 
-    def predictions(self, ids_BL: Tensor, v_BLD: Tensor, near_BLK: Tensor) -> Predictions:
+    def predictions(self, ids_BL: Tensor, v_BLD: Tensor, near_BLK: Tensor) -> WordPredictions:
         text_P, center_P, neighbour_P = near_BLK.nonzero(as_tuple=True)
         rows_P = text_P * ids_BL.shape[1] + center_P
-        return Predictions(v_BLD.flatten(0, 1), rows_P, ids_BL[text_P, neighbour_P])
+        return WordPredictions(v_BLD.flatten(0, 1), rows_P, ids_BL[text_P, neighbour_P])

@@ -1,4 +1,4 @@
-"""Predictions of words from the words around them, and the two losses that replace a softmax over
+"""WordPredictions of words from the words around them, and the two losses that replace a softmax over
 the vocabulary."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from regard.objectives.hierarchical_softmax import hierarchical_softmax_loss
 from regard.objectives.negative_sampling import negative_sampling_loss
 
 
-class Predictions(NamedTuple):
+class WordPredictions(NamedTuple):
     """P words that are predicted from Q vectors h."""
 
     h_QD: Tensor
@@ -75,6 +75,6 @@ class WindowLoss(Objective):
             )
         return torch.stack([loss, loss.detach()])
 
-    def predictions(self, ids_BL: Tensor, v_BLD: Tensor, near_BLK: Tensor) -> Predictions:
+    def predictions(self, ids_BL: Tensor, v_BLD: Tensor, near_BLK: Tensor) -> WordPredictions:
         """Which words are predicted from what."""
         raise NotImplementedError
