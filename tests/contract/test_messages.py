@@ -222,7 +222,7 @@ SHOWN = {
     "could write: use a larger vocabulary, or one of sub-words or bytes. No beam, however wide, "
     "would prefer these references.": "오류의 60 %가 모델 오류입니다. 그중 1개는 참조 문장에 모르는 토큰이 있어 "
     "모델 오류가 된 것입니다"
-    "(어떤 탐색으로도 쓸 수 없습니다). 더 큰 어휘나 서브워드, 바이트 어휘를 쓰십시오. "
+    "(어떤 탐색으로도 생성할 수 없습니다). 더 큰 어휘나 서브워드, 바이트 어휘를 쓰십시오. "
     "빔을 아무리 넓혀도 이 참조 문장을 고르지 않습니다.",
     "note: no such text of ours": "참고: no such text of ours",
     "first\nthe file is empty": "first\n파일이 비어 있습니다",
