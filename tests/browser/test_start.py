@@ -177,3 +177,16 @@ def test_length_is_moved_and_its_sentences_are_tried(browser: Any, examples: str
     expect(page.get_by_role("textbox", name="Input")).to_have_value(sentence)
     expect(page.locator("p.asked")).to_have_text(sentence)
     assert page.faults == []
+
+
+def test_words_that_a_run_does_not_know_are_marked(browser: Any, examples: str) -> None:
+    """Wherever a sentence goes in; a gap is a word that a run which fills gaps knows."""
+    for view in ("start?", "try?", "compare?run=translate-transformer&"):
+        page = open_page(browser, f"{examples}/#/{view}text=I like cats.")
+        page.locator(".unknown", has_text="I like cats.").wait_for()
+        page.close()
+    page = open_page(browser, f"{examples}/#/try?run=fill-masks&text=The boy did [MASK] write.")
+    page.locator(".answer").filter(has_text="write").wait_for()
+    page.wait_for_load_state("networkidle")
+    expect(page.locator(".unknown")).to_have_count(0)
+    page.close()

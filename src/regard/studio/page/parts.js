@@ -1,6 +1,7 @@
 // What several views share.
 
 import { address, keep } from "./address.js";
+import { post, runPath } from "./api.js";
 import { empty, h, labelled, problem } from "./dom.js";
 import { t } from "./text.js";
 
@@ -34,4 +35,30 @@ export const figures = value => value.toLocaleString("en");
 export function targetField(facts, params) {
   const field = h("input", { value: params.target || "", spellcheck: "false", oninput: () => keep({ target: field.value }) });
   return { value: () => field.value, element: facts.writes === "target" ? labelled(t("look_target"), field) : null };
+}
+
+// The words of an input that are not in the run's vocabulary, marked; nothing if there are none. A gap to be filled is no word.
+const GAP = "[MASK]";
+function inGap(text, { start }) {
+  const before = [...text].slice(0, start + 1).join("");
+  const from = before.lastIndexOf("[");
+  return from >= 0 && text.startsWith(GAP, from) && before.length - from <= GAP.length;
+}
+export async function markUnknown(place, run, facts, texts, signal) {
+  if (facts.inputs[0] === "image") return;
+  const { unknown } = await post(runPath(run.name, "unknown"), { texts }, signal);
+  const spansOf = name => unknown[name].map(([start, end]) => ({ start, end })).filter(span => facts.task !== "masked_language_modeling" || !inGap(texts[name], span));
+  const found = Object.keys(unknown).map(name => [name, spansOf(name)]).filter(([, spans]) => spans.length);
+  place.replaceChildren(...found.map(([name, spans]) => h("p", { class: "unknown" }, markedBy(texts[name], spans, span => h("s", {}, span)))),
+    found.length ? h("p", { class: "muted" }, t("unknown_hint")) : "");
+}
+// A text with spans of characters marked; Python counts code points, so does this.
+export function markedBy(text, spans, mark) {
+  const letters = [...text], pieces = [];
+  let at = 0;
+  for (const span of [...spans].sort((one, other) => one.start - other.start)) {
+    pieces.push(letters.slice(at, span.start).join(""), mark(letters.slice(span.start, span.end).join(""), span));
+    at = span.end;
+  }
+  return [...pieces, letters.slice(at).join("")];
 }

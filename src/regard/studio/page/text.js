@@ -57,6 +57,7 @@ export const TEXTS = {
   model_transformer: { en: "Transformer", ko: "트랜스포머" },
   model_captioner: { en: "Image captioner", ko: "이미지 설명 모델" },
   model_memory_network: { en: "Memory network", ko: "메모리 네트워크" },
+  model_memory_lm: { en: "Memory language model", ko: "메모리 언어 모델" },
   model_lstm_lm: { en: "LSTM language model", ko: "LSTM 언어 모델" },
   model_elmo: { en: "ELMo", ko: "ELMo" },
   model_gpt: { en: "GPT", ko: "GPT" },

@@ -6,7 +6,7 @@ import { get, post, runPath } from "../api.js";
 import { learningCurves } from "../curves.js";
 import { choice, empty, h, labelled, problem, select } from "../dom.js";
 import { fitted, heatMap, unpacked } from "../heat.js";
-import { figures, untilLeft } from "../parts.js";
+import { figures, markUnknown, untilLeft } from "../parts.js";
 import { job, reportOf } from "../reports.js";
 import { t } from "../text.js";
 import { linked, rowsOf, threads } from "../threads.js";
@@ -43,7 +43,8 @@ export async function render({ stage, controls, onsubmit, runs, run, fields, par
   controls.append(h("fieldset", {}, h("legend", {}, t("runs")), ticks), h("h2", {}, t("compare_title")),
     h("p", { class: "muted" }, t("compare_hint")), labelled(t("split"), split), start);
   lengths.append(invitation());
-  stage.append(sentence, answers, lengths, report);
+  const unknown = h("div");
+  stage.append(sentence, unknown, answers, lengths, report);
   onsubmit(answer);
 
   // ----------------------------------------------------------------------------------------------- one input
@@ -52,6 +53,7 @@ export async function render({ stage, controls, onsubmit, runs, run, fields, par
     keep({ runs: names() });
     sentence.textContent = fields.text().replaceAll(/\t|\n/g, " · ");
     sentence.hidden = !input;
+    markUnknown(unknown, run, facts.get(run.name), fields.parts(), signal).catch(() => unknown.replaceChildren());
     if (!input) return answers.replaceChildren(empty(t("try_empty"), t("try_empty_hint")));
     const panels = [...chosen].map(name => [name, h("article", { class: "panel" },
       h("h3", {}, name), h("p", { class: "muted" }, t(`model_${facts.get(name).model}`)))]);

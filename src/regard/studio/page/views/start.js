@@ -5,7 +5,7 @@ import { get, post, runPath } from "../api.js";
 import { h } from "../dom.js";
 import { unpacked } from "../heat.js";
 import { icon } from "../icons.js";
-import { figures, untilLeft } from "../parts.js";
+import { figures, markUnknown, untilLeft } from "../parts.js";
 import { t } from "../text.js";
 import { linked, rowsOf, threads } from "../threads.js";
 import { startTour } from "../tour.js";
@@ -24,7 +24,11 @@ export async function render({ stage, controls, runs, run, fields, params, onsub
     link(t("start_own"), "new", address("runs", { new: 1, from: "data" })), link(t("view_runs"), "runs", address("runs", { all: 1 })));
   if (writers.length) {
     const place = h("div");
-    const draw = text => place.replaceChildren(sameSentence(writers, run, text, signal));
+    const draw = text => {
+      const { run: reader, facts } = writers.at(-1), unknown = h("div");
+      place.replaceChildren(sameSentence(writers, run, text, unknown, signal));
+      markUnknown(unknown, reader, facts, { [facts.inputs[0]]: text }, signal).catch(() => {}); // the other models may know them
+    };
     stage.append(place);
     if (writers.some(one => one.run.name === run?.name)) fields.use(sentence);
     draw(sentence);
@@ -55,7 +59,7 @@ function firstSteps() {
 
 // ---------------------------------------------------------------------------------------------------- one sentence
 
-function sameSentence(writers, chosen, sentence, signal) {
+function sameSentence(writers, chosen, sentence, unknown, signal) {
   const names = writers.map(one => one.run.name), first = names.includes(chosen?.name) ? chosen.name : names.at(-1); // one with attention, if any has it
   const links = linked();
   const panels = writers.map(({ run, facts }) => {
@@ -77,7 +81,7 @@ function sameSentence(writers, chosen, sentence, signal) {
   const compare = h("a", { class: "button primary", href: address("compare", { run: first, runs: names.filter(name => name !== first).join(","), text: sentence }) },
     icon("compare"), t("start_compare"));
   return h("section", { class: "same" }, h("p", { class: "claim" }, t("start_claim")),
-    h("p", { class: "muted" }, t("start_claim_hint")), h("p", { class: "asked" }, sentence),
+    h("p", { class: "muted" }, t("start_claim_hint")), h("p", { class: "asked" }, sentence), unknown,
     h("div", { class: "panels-3" }, panels), writers.length > 1 && h("div", { class: "buttons" }, compare));
 }
 

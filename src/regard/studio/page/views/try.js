@@ -3,7 +3,7 @@ import { address, current, keep } from "../address.js";
 import { post, runPath, stream } from "../api.js";
 import { likeliestBars, tokenTree } from "../branches.js";
 import { choice, empty, h, labelled, problem } from "../dom.js";
-import { untilLeft } from "../parts.js";
+import { markUnknown, markedBy, untilLeft } from "../parts.js";
 import { table } from "../reports.js";
 import { t } from "../text.js";
 import { importance } from "../watched.js";
@@ -54,7 +54,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
         const links = h("p", {}, h("a", { class: "button", href: address("look", { text: fields.text() || current().params.text }) }, t(facts.attends ? "look_at_it" : "look_inside")));
         const byToken = h("div"), unknown = h("div");
         result.replaceChildren(unknown, ...drawn(prediction, fields.parts()), links, byToken);
-        await Promise.all([markUnknown(unknown), facts.task === "classification" && weighWords(byToken), facts.writes && prediction.tokens?.length && followTokens(byToken, prediction.tokens, branches)]);
+        await Promise.all([markUnknown(unknown, run, facts, fields.parts(), left), facts.task === "classification" && weighWords(byToken), facts.writes && prediction.tokens?.length && followTokens(byToken, prediction.tokens, branches)]);
       } catch (error) { if (error.name !== "AbortError") result.replaceChildren(problem(error)); }
       if (own === stopping) stop.hidden = true;
     }
@@ -68,15 +68,6 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       if (!bars) return;
       const words = bars.categories.map((word, n) => [word, Object.values(bars.series)[0][n]]);
       place.replaceChildren(h("section", { class: "by-token" }, h("h2", {}, t("look_occlusion")), h("p", { class: "muted" }, t("weighed_hint")), h("div", { class: "weighed" }, importance(words))));
-    }
-    // The words that are not in the vocabulary, marked in the input.
-    async function markUnknown(place) {
-      if (facts.inputs[0] === "image") return;
-      const texts = fields.parts(), { unknown } = await post(runPath(run.name, "unknown"), { texts }, left);
-      const found = Object.entries(unknown).filter(([, spans]) => spans.length);
-      place.replaceChildren(...found.map(([name, spans]) => h("p", { class: "unknown" },
-        markedBy(texts[name], spans.map(([start, end]) => ({ start, end })), span => h("s", {}, span)))),
-      found.length ? h("p", { class: "muted" }, t("unknown_hint")) : "");
     }
     const use = text => { fields.use(text); submit(); };
     const offered = facts.examples.map((text, n) => h("button", { type: "button", class: "example", "data-tip": text.startsWith("data:") ? null : text.replace(/\t|\n/g, " · "), onclick: () => use(text) },
@@ -180,16 +171,6 @@ export function drawn(prediction, parts) {
 }
 const marked = (text, spans) => markedBy(text, spans, (span, { type, probability }) =>
   h("mark", { "data-tip": probability?.toFixed(3) }, span, type && h("small", {}, type)));
-// A text with spans of characters marked; Python counts code points, so does this.
-function markedBy(text, spans, mark) {
-  const letters = [...text], pieces = [];
-  let at = 0;
-  for (const span of [...spans].sort((one, other) => one.start - other.start)) {
-    pieces.push(letters.slice(at, span.start).join(""), mark(letters.slice(span.start, span.end).join(""), span));
-    at = span.end;
-  }
-  return [...pieces, letters.slice(at).join("")];
-}
 // Bars of text, which stay as large on a phone.
 function bars(probabilities, title) {
   const kept = probabilities.slice(0, 20).map(([name, probability]) => ({ label: name, probability }));
