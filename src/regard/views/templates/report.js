@@ -147,11 +147,20 @@ function drawPoints(element, part) {
     const low = Math.min(...values), span = Math.max(...values) - low || 1;
     return values.map(value => from + (value - low) / span * (to - from));
   };
-  const xs = place(part.x, EDGE + 10, width - EDGE - 90), ys = place(part.y, height - EDGE - 10, EDGE + 10);
+  const xs = place(part.x, EDGE + 90, width - EDGE - 90), ys = place(part.y, height - EDGE - 10, EDGE + 10);
   part.lines.forEach(([first, last]) => picture.append(svg("path",
     { class: "rule", d: `M${xs[first]} ${ys[first]}L${xs[last]} ${ys[last]}` })));
-  part.labels.forEach((label, n) => picture.append(marker(xs[n], ys[n], part.groups[n], label),
-    write(xs[n] + 9, ys[n], label, "start")));
+  const taken = xs.map((x, n) => [x - 5, x + 5, ys[n] - 5, ys[n] + 5]); // a label covers no marker and no other label
+  part.labels.forEach((label, n) => {
+    const room = textWidth(label), half = FONT / 2;
+    const places = [[9, 0], [-9 - room, 0], [-room / 2, -FONT], [-room / 2, FONT]].map(([right, down]) =>
+      [xs[n] + right, xs[n] + right + room, ys[n] + down - half, ys[n] + down + half]);
+    const isFree = place => taken.every(other =>
+      place[1] < other[0] || other[1] < place[0] || place[3] < other[2] || other[3] < place[2]);
+    const place = places.find(isFree) || places[0];
+    taken.push(place);
+    picture.append(marker(xs[n], ys[n], part.groups[n], label), write(place[0], (place[2] + place[3]) / 2, label, "start"));
+  });
   element.append(picture);
 }
 
