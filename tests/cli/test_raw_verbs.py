@@ -4,6 +4,7 @@ pre-training that goes on."""
 import copy
 import json
 import shutil
+import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -51,6 +52,11 @@ WORDS = st.sampled_from(
 BLANKS = st.sampled_from([" ", "  ", "\n", "\t", "\u00a0"])
 
 
+def letters(text: str) -> str:
+    """A text whose Korean syllables are taken apart into consonants and vowels."""
+    return unicodedata.normalize("NFD", text)
+
+
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @settings(max_examples=40)
 @given(st.lists(st.tuples(WORDS, BLANKS), min_size=1, max_size=5), st.data())
@@ -69,13 +75,30 @@ def test_the_output_is_the_prompt_and_the_rest(
         model={"kind": "gpt", "preset": "tiny"},
     )
     output = task.answers.text_of(typed, prompt, SimpleNamespace(tokens=new, score=-1.0))  # type: ignore[arg-type]
-    assert output.startswith(typed)
+    completes = kind == "jamo" and not output.startswith(typed)
+    if completes:
+        assert letters(output).startswith(letters(typed)), "a consonant ends the last syllable"
+    else:
+        assert output.startswith(typed)
     known = tokenizer.unk not in prompt and "\ufffd" not in output
     if known and typed == typed.rstrip():
         assert fold_white_space(output) == fold_white_space(tokenizer.decode([*prompt, *new]))
-    assert not output.removeprefix(typed).startswith(" ") or not typed[-1:].isspace(), (
-        "a blank stands once"
+    assert (
+        completes or not output.removeprefix(typed).startswith(" ") or not typed[-1:].isspace()
+    ), "a blank stands once"
+
+
+def test_a_final_consonant_completes_the_syllable_that_was_typed() -> None:
+    tokenizer = TOKENIZERS["jamo"]
+    made = make_task(
+        "language_modeling",
+        Tokenizers({"text": tokenizer}),
+        model={"kind": "gpt", "preset": "tiny"},
     )
+    prompt, whole = (tokenizer.encode(text) for text in ("여우가", "여우각"))
+    assert whole[:-1] == prompt
+    last = SimpleNamespace(tokens=whole[-1:], score=-1.0)
+    assert made.answers.text_of("여우가", [tokenizer.end, *prompt], last) == "여우각"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["gpt", "words"])

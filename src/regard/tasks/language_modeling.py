@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -319,12 +320,22 @@ class Continuations(WrittenTexts):
 
     def text_of(self, given: str, source: list[int], hypothesis: Hypothesis) -> str:
         """A text as it was typed, and its continuation; the blank between two words may stand in
-        either, but once."""
+        either, but once.
+
+        With a vocabulary of jamo, a final consonant completes the last syllable that was typed: 가
+        and ᆨ are 각.
+        """
         tokenizer = self.tokenizer
         whole = tokenizer.decode([*source, *hypothesis.tokens])
+        read = tokenizer.decode(source)
         # Whether a piece continues the last word or begins a new one shows only after the prompt
-        prompt = commonprefix([whole, tokenizer.decode(source)])  # noqa: RUF071 (not paths)
+        prompt = commonprefix([whole, read])  # noqa: RUF071 (not paths)
         written = whole[len(prompt) :]
+        completed = read[len(prompt) :]
+        if completed and unicodedata.normalize("NFD", written).startswith(
+            unicodedata.normalize("NFD", completed)
+        ):
+            given = given.removesuffix(completed)
         return given + (written.lstrip(" ") if given[-1:].isspace() else written)
 
     def batches(
