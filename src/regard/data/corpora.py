@@ -52,7 +52,7 @@ Generator = Callable[[Random, Part], Iterator[Cells]]
 
 SIZES: dict[Part, int] = {"train": 20_000, "validation": 500, "test": 1_000}
 """How many examples are generated when the recipe does not say."""
-VERSION = 4  # counts up when a built-in corpus changes, so that no cache goes on with the old text
+VERSION = 5  # counts up when a built-in corpus changes, so that no cache goes on with the old text
 WORDS = range(3, 13)  # how many words the English sentences of the phrases have
 REVERSED = {"phrases-ko-en": "phrases-en-ko", "phrases-fr-en": "phrases-en-fr"}
 """Pairs the other way round. Held-out parts then lack the few sentences that the training part has
@@ -459,40 +459,36 @@ def _conversations(name: str, random: Random, part: Part) -> Iterator[Cells]:
     """ "my name is Anna. | nice to meet you, Anna. | what is my name?" -> "you are Anna."
 
     The last turn alone does not tell the answer. Two in three conversations end with a question for
-    a fact, half of the facts having been told.
+    a fact, which was told before or not.
     """
     grammar = generator_words()[name]
     while True:
-        asked = pick(random, [*grammar["facts"]])
-        exchanges = [_exchange(grammar, random, asked) for _ in range(pick(random, EXCHANGES) - 1)]
-        wants_fact = random.random() < 2 / 3
-        told = None
-        if wants_fact and exchanges and random.random() < 0.6:
-            told = pick(random, grammar["facts"][asked]["words"])
-            place = pick(random, range(len(exchanges)))
-            exchanges[place] = _told(grammar["facts"][asked], told, random)
-        said, answer = _exchange(grammar, random, asked)
-        if wants_fact:
-            fact = grammar["facts"][asked]
-            said = pick(random, fact["ask"])
-            answer = fact["unknown"] if told is None else fact["know"].format(it=told)
+        told = dict[str, str]()
+        exchanges = [
+            _exchange(grammar, random, told, asks=random.random() < 0.3)
+            for _ in range(pick(random, EXCHANGES) - 1)
+        ]
+        said, answer = _exchange(grammar, random, told, asks=random.random() < 2 / 3)
         source = with_particles(joined_turns(exchanges, said))
         if part_of(source) == part:
             yield source, with_particles(answer)
 
 
-def _exchange(grammar: Tree, random: Random, asked: str) -> tuple[str, str]:
-    """Something that is said and its answer, which do not tell the fact that is asked for."""
-    if random.random() < 0.4:
+def _exchange(
+    grammar: Tree, random: Random, told: dict[str, str], *, asks: bool
+) -> tuple[str, str]:
+    """Something that is said and its answer; `told` has the facts so far, and gets what is told."""
+    if not asks and random.random() < 0.3:
         said, answer = pick(random, grammar["others"])
         return said, answer
-    others = [fact for name, fact in grammar["facts"].items() if name != asked]
-    fact = pick(random, others)
-    return _told(fact, pick(random, fact["words"]), random)
-
-
-def _told(fact: Tree, word: str, random: Random) -> tuple[str, str]:
-    return pick(random, fact["tell"]).format(it=word), fact["reply"].format(it=word)
+    names = [*grammar["facts"]]
+    name = pick(random, [*told] if asks and told and random.random() < 0.6 else names)
+    fact = grammar["facts"][name]
+    if asks:
+        answer = fact["know"].format(it=told[name]) if name in told else fact["unknown"]
+        return pick(random, fact["ask"]), answer
+    told[name] = pick(random, fact["words"])
+    return pick(random, fact["tell"]).format(it=told[name]), fact["reply"].format(it=told[name])
 
 
 # Natural language inference: two sentences about one scene
