@@ -29,7 +29,7 @@ from regard.data.corpora import generate
 from regard.layers import scores
 from regard.recipes.shipped import shipped_text
 from regard.views.diagrams import diagram
-from regard.views.explanation import ViewOptions
+from regard.views.explanation import Explanation, ViewOptions
 from regard.views.report import Curves, HeatMap, HeatMaps, Series, Table
 
 LUONG_MODEL = {
@@ -73,6 +73,10 @@ CLAIMS = {
     "translates": Claim(
         "Both recipes translate their sentence.",
         lambda n: (n["korean"], n["english"]) == ("잘 지내?", "I am a student"),
+    ),
+    "aligned": Claim(
+        "Each word looks mostly at the word that it translates.",
+        lambda n: min(n["how_share"], n["you_share"], n["je_share"], n["student_share"]) > 0.5,
     ),
     "all_learn": Claim(
         "Every score learns to reverse.",
@@ -128,6 +132,12 @@ def _greetings(lab: Lab) -> Findings:
     first = looked.worked()
     e_K = first.scores_K.double()
     alpha_K = first.weights_K.double()
+    shares = (
+        _share(looked, 0, 0),
+        _share(looked, 1, 2),
+        _share(student, 0, 0),
+        _share(student, 3, 2),
+    )
     shown = lab.examples(
         how_are_you=HeatMaps(looked.heat_maps()),
         how_drawn=diagram(looked),
@@ -139,10 +149,18 @@ def _greetings(lab: Lab) -> Findings:
         "korean": looked.output,
         "english": student.output,
         "scores": ", ".join(f"{e:.2f}" for e in e_K.tolist()),
+        **dict(zip(("how_share", "you_share", "je_share", "student_share"), shares, strict=True)),
         "korean_unseen": unseen[0],
         "english_unseen": unseen[1],
         "softmax_error": float((e_K.softmax(0) - alpha_K).abs().max()),
     }
+
+
+def _share(explained: Explanation, written: int, read: int) -> float:
+    """The share of the attention of a written word on a word that is read; 0 if the output is too
+    short, as in a quick run."""
+    weights = explained.weights
+    return float(weights[written, read]) if len(weights) > written + 1 else 0.0
 
 
 def _score_comparison(lab: Lab) -> Findings:
