@@ -358,7 +358,7 @@ function drawHeatMaps(element, part) {
   const choice = part.choosers.length ? choosers(part, show) : { chosen: () => part.maps[part.first] };
   if (choice.bar) element.append(choice.bar);
   const strips = make("div", {}, make("p", { class: "muted" },
-    document.documentElement.lang === "ko" ? "토큰이나 히트맵의 행을 가리키십시오. 진할수록 그 토큰에 많이 주목했습니다."
+    document.documentElement.lang === "ko" ? "토큰이나 히트맵의 행을 가리키십시오. 진할수록 그 토큰을 많이 보았습니다."
       : "Point at a token, or at a row of the map: the stronger the shade, the more it read of a token."), rows, columns);
   element.append(strips);
   const drawing = make("div", { class: "map", tabindex: 0 }, canvas), threads = make("div", { class: "map", tabindex: 0, hidden: "" });
