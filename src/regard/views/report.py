@@ -556,7 +556,7 @@ TRANSLATED_FIELDS: dict[type, tuple[str, ...]] = {
     Branch: ("note",),
 }
 """The fields whose texts are translated; others hold tokens, names and sentences of the data."""
-TRANSLATED_LABELS = re.compile(r"(layer|hop) \d.*|(right|each other) class")
+TRANSLATED_LABELS = re.compile(r"(layer|hop) \d.*|(right|each other) class| +\(nothing\)")
 """Labels beside a figure that are not tokens, and are translated."""
 
 

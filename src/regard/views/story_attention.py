@@ -13,6 +13,7 @@ from regard.views.attention import (
     PredictedToken,
 )
 from regard.views.report import (
+    Cell,
     HeatMap,
     HeatMaps,
     Numbers,
@@ -83,7 +84,8 @@ class StoryAttention:
             [f"{weight:.3f} {SHADES[round(weight * (len(SHADES) - 1))]}" for weight in row]
             for row in values
         ]
-        table = [[row, *weights] for row, weights in zip(rows, shaded, strict=True)]
+        labels = [*rows[:-1], Cell(rows[-1], ours=True)]
+        table = [[label, *weights] for label, weights in zip(labels, shaded, strict=True)]
         notes = [f"{FACT_MARK} marks a supporting fact."] if self.facts else []
         heat_map = HeatMap(rows, hops, values, title, label_width=min(60, max(map(cell_len, rows))))
         maps = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
