@@ -32,7 +32,7 @@ class Conversation:
     """
 
     def __init__(self, run: Answering, turns: int) -> None:
-        if "source" not in run.tokenizers or run.recipe.task != "translation":
+        if "source" not in run.tokenizers:
             what = f"a run of {run.recipe.task} does not answer with the turns before in view"
             raise DecodeError(what, where="--turns", hint="leave it out")
         self.run = run
