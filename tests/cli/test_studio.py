@@ -4,6 +4,7 @@ trainings."""
 import ast
 import base64
 import json
+import os
 import shutil
 import socket
 import stat
@@ -23,7 +24,7 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 
 import regard
-from command_line import fail
+from command_line import fail, write
 from regard.config import help_texts
 from regard.data.config import TrainingConfig
 from tiny import TINY
@@ -697,3 +698,20 @@ def test_an_empty_folder_is_one_for_runs_to_come(tmp_path: Path) -> None:
         server.terminate()
     [told] = fail("studio", tmp_path / "nothing", "--no-browser")
     assert "nothing" in told
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+def test_a_signal_that_comes_while_it_starts_ends_it(tmp_path: Path) -> None:
+    """The page is opened before the server runs; this browser sends the signal."""
+    browser = write(tmp_path / "browser", "#!/bin/sh\nkill -TERM $PPID\n")
+    browser.chmod(0o755)
+    (tmp_path / "runs").mkdir()
+    told = subprocess.run(
+        [sys.executable, "-m", "regard", "studio", "--port", "0", str(tmp_path / "runs")],
+        env={**os.environ, "BROWSER": f"{browser} %s"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "studio of" in told.stdout

@@ -179,6 +179,12 @@ class Server(uvicorn.Server):
         self.on_stop = on_stop
         """Called with the first signal."""
 
+    def end(self, sig: int, frame: FrameType | None) -> None:
+        """End after a signal that comes before the server runs; one that comes after it has ended
+        changes nothing."""
+        if not self.should_exit:
+            self.handle_exit(sig, frame)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
             os._exit(128 + sig)

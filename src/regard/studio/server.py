@@ -258,8 +258,9 @@ def serve(
     )
     trainings: Trainings | None = api.state.trainings
     with _listening_socket(settings) as listening:
-        # uvicorn raises the signal again when it has finished
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        server = Server(config, settings.grace, trainings.stop_all if trainings else lambda: None)
+        # before uvicorn listens to signals, and when it raises the signal again as it has finished
+        signal.signal(signal.SIGTERM, server.end)
         address = f"http://{settings.host}:{listening.getsockname()[1]}"
         names = [*runs]
         what = f"serving {', '.join(names)}"
@@ -269,7 +270,6 @@ def serve(
         if browse:
             token = f"#/runs?token={settings.token}" if settings.token else ""
             webbrowser.open(f"{address}/{token}")
-        server = Server(config, settings.grace, trainings.stop_all if trainings else lambda: None)
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
 
