@@ -23,6 +23,7 @@ from regard.recipes.recipe import recipe_of
 from regard.runs.checkpoints import load_weights
 from regard.tasks.story_answering import StoryAnswering
 from regard.views.attention import PredictedToken
+from regard.views.report import Cell
 from regard.views.story_attention import StoryAttention
 from task_cases import rows_of
 
@@ -674,7 +675,11 @@ def test_a_hop_that_looked_at_nothing_says_so() -> None:
         story.report("Who sat? Mary", PredictedToken("Mary", 1.0, 1, ())).sections[0].parts
     )
     np.testing.assert_allclose(maps.maps[0].values.sum(0), 1, rtol=1e-6)
-    assert [row[0] for row in table.rows] == ["  1  Mary sat.", "  2• John left.", "     (nothing)"]
+    assert [row[0] for row in table.rows] == [
+        "  1  Mary sat.",
+        "  2• John left.",
+        Cell("     (nothing)", ours=True),
+    ]
     assert table.rows[1] == ["  2• John left.", "0.100 ·", "0.800 ▓"]
 
 

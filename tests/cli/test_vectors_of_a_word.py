@@ -22,10 +22,10 @@ LM: Tree = {
     "task": "language_modeling",
     "data": {"train": {"corpus": "meanings-ko", "size": 200}, "max_length": 32},
 }
-GREETINGS: Tree = {
+PHRASES: Tree = {
     "task": "translation",
-    "tokenizer": {"kind": "character"},
-    "data": {part: {"corpus": "greetings-en-ko"} for part in ("train", "validation")},
+    "tokenizer": {"kind": "character", "joint": True},
+    "data": {"train": {"corpus": "phrases-en-ko", "size": 300}},
 }
 WORDS, PIECES = {"kind": "word"}, {"kind": "wordpiece", "vocabulary": 300}
 ENCODER = {"width": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 2, "decoder_layers": 1}
@@ -38,8 +38,8 @@ RUNS: dict[str, Tree] = {
     "bert": LM
     | {"task": "masked_language_modeling", "tokenizer": PIECES}
     | {"model": {"kind": "bert", **SIZES, "next_sentence": False}},
-    "transformer": GREETINGS | {"model": {"kind": "transformer", **ENCODER}},
-    "bahdanau": GREETINGS
+    "transformer": PHRASES | {"model": {"kind": "transformer", **ENCODER}},
+    "bahdanau": PHRASES
     | {"model": {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 8}},
 }
 

@@ -289,4 +289,4 @@ def test_the_command_lists_runs_once_and_refuses(
         in fail("course", "9", "--out", "new/deep/9.html", "--full", "none")[0]
     )
     assert Path("new/deep").is_dir(), "the page's folder is made"
-    assert "allowed: 0 (text), 1 (seq2seq)" in fail("course", "10")[0]
+    assert "allowed: 0 (text), 1 (seq2seq)" in fail("course", "11")[0]

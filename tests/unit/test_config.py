@@ -637,7 +637,8 @@ def test_every_preset_of_every_model_can_be_built(kind: str) -> None:
     assert get_args(config.model_fields["kind"].annotation) == (kind,)
     assert list(config.PRESETS) == list(get_args(config.model_fields["preset"].annotation))
     vocabularies = [1000] * (2 if config.reads == "source" else 1)
-    options = {"characters_VC": torch.zeros(1000, 50, dtype=torch.long)} if kind == "elmo" else {}
+    spells = kind in ("elmo", "fasttext")
+    options = {"characters_VC": torch.zeros(1000, 50, dtype=torch.long)} if spells else {}
     sizes = []
     for preset in config.PRESETS:
         if "_" in preset:  # another paper's model of this kind
