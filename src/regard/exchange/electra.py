@@ -53,7 +53,7 @@ class ELECTRAEncoder(Encoder):
     def weight_names(
         self, task: str, config: dict[str, Any], *, apart: bool = False
     ) -> dict[str, str]:
-        """Of a model that was pre-trained with a generator, the discriminator alone is exchanged."""
+        """The discriminator alone is exchanged, if the model was pre-trained with a generator."""
         if config.get("generator_size") is not None:
             config = {**config, "masked_head": False}
         return super().weight_names(task, config, apart=apart)
