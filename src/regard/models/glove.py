@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.data.batches import Padded, TextBatch
 from regard.layers.embeddings import Embedding
-from regard.layers.sized_by_text import SizedByText
+from regard.layers.sized_by_text import SizedByText, values_of
 from regard.models.base import Contextual, ModelConfig, Output, Presets, real_BL
 
 
@@ -104,11 +104,7 @@ class Cooccurrences(SizedByText):
 
     def forward(self, pairs: Pairs) -> Tensor:
         """X_ij of each pair; 0 if the training texts do not have it. [P]."""
-        wanted_P = self.keys(pairs)
-        if not len(self.keys_G):
-            return torch.zeros_like(wanted_P, dtype=self.X_G.dtype)
-        places_P = torch.searchsorted(self.keys_G, wanted_P).clamp(max=len(self.keys_G) - 1)
-        return self.X_G[places_P] * (self.keys_G[places_P] == wanted_P)
+        return values_of(self.keys_G, self.keys(pairs), self.X_G)
 
 
 class PairCounts(nn.Module):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.data.batches import Padded, TextBatch
 from regard.errors import ConfigError
-from regard.layers.sized_by_text import SizedByText
+from regard.layers.sized_by_text import SizedByText, values_of
 from regard.models.base import LanguageModel, ModelConfig, Output, Presets
 
 LARGEST_KEY = 2**63
@@ -91,9 +91,9 @@ class CountTable(SizedByText):
 
     def after(self, contexts_P: Tensor, words_P: Tensor) -> Seen:
         """The counts of one word after each context, [P]."""
-        c_P = _found(self.grams_G, contexts_P * self.base + words_P, self.counts_G)
+        c_P = values_of(self.grams_G, contexts_P * self.base + words_P, self.counts_G)
         total_P, types_P = (
-            _found(self.contexts_C, contexts_P, own_C) for own_C in (self.totals_C, self.types_C)
+            values_of(self.contexts_C, contexts_P, own_C) for own_C in (self.totals_C, self.types_C)
         )
         return Seen(c_P, total_P, types_P)
 
@@ -107,20 +107,12 @@ class CountTable(SizedByText):
         places_K = torch.arange(len(rows_K), device=rows_K.device) + (starts_P - firsts_P)[rows_K]
         c_PV = self.counts_G.new_zeros(len(contexts_P), words)
         c_PV[rows_K, self.grams_G[places_K] % self.base] = self.counts_G[places_K]
-        total_P1 = _found(self.contexts_C, contexts_P, self.totals_C)[:, None]
+        total_P1 = values_of(self.contexts_C, contexts_P, self.totals_C)[:, None]
         return Seen(c_PV, total_P1, sizes_P[:, None])
 
 
 def _sums(rows_N: Tensor, counts_N: Tensor, rows: int) -> Tensor:
     return torch.zeros(rows, dtype=torch.long).index_add(0, rows_N, counts_N.long()).int()
-
-
-def _found(keys_G: Tensor, wanted_P: Tensor, values_G: Tensor) -> Tensor:
-    """The value of each wanted key, 0 if it is not among the sorted keys."""
-    if not len(keys_G):
-        return torch.zeros_like(wanted_P, dtype=values_G.dtype)
-    places_P = torch.searchsorted(keys_G, wanted_P).clamp(max=len(keys_G) - 1)
-    return values_G[places_P] * (keys_G[places_P] == wanted_P)
 
 
 @dataclass(frozen=True)
