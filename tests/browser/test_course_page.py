@@ -2,17 +2,30 @@
 computed here is written by hand, since experiments take minutes."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jinja2 import meta
 
-from regard.course import chapters
+from regard.course import chapters, find_chapter
+from regard.course.findings import packaged, store
+from regard.course.lab import FIGURE_PLACE, template_environment
+from regard.course.search import CLAIMS
 from regard.course.unfilled import unfilled, without_results
+from regard.studio.shown_chapters import packaged_chapter, packaged_page
+from regard.views.report import Table
 
 pytestmark = pytest.mark.browser
+NUMBERS_OF_CLAIMS = {
+    name
+    for one in CLAIMS.values()
+    for name in one.holds.__code__.co_consts
+    if isinstance(name, str)
+}
 TEXTS = {
     "en": {
         "first": "Guess first.",
@@ -127,7 +140,58 @@ def test_chapters_follow_each_other_and_are_marked_as_read(page: Any, computed: 
     assert "chapter=2" in page.url
 
 
-def test_a_chapter_is_read_before_it_is_computed(page: Any) -> None:
+@pytest.fixture
+def without_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of packaged findings, empty."""
+    monkeypatch.setattr("regard.course.findings.PACKAGED", tmp_path)
+    forget_findings()
+    yield tmp_path
+    forget_findings()
+
+
+def forget_findings() -> None:
+    for kept in (packaged, packaged_chapter, packaged_page):
+        kept.cache_clear()
+
+
+@pytest.fixture
+def with_findings(without_findings: Path) -> None:
+    """Findings of chapter 3 alone: made up, one name for each that its text asks for."""
+    chapter = find_chapter("search", "en")
+    names = meta.find_undeclared_variables(template_environment().parse(chapter.text))
+    numbers = dict.fromkeys(names - {"verdict", "full"}, 7.25)
+    figures = {
+        name: Table(["width", "BLEU"], [["3", 42.5]])
+        for _, name in FIGURE_PLACE.findall(chapter.text)
+        if ":" not in name and not name.startswith("full_")
+    }
+    claims = dict.fromkeys(NUMBERS_OF_CLAIMS, 1.0)
+    store(without_findings, chapter, [claims | numbers | figures] * 3, [1, 2, 3], 480)
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_packaged_findings_are_shown_at_once(page: Any, with_findings: None, language: str) -> None:
+    page.open(f"#/course?chapter=3&lang={language}")
+    origin = page.locator(".origin")
+    assert "1, 2, 3" in origin.text_content()
+    assert re.search(r"8 minutes|8분", origin.text_content())
+    origin.get_by_role("button", name=re.compile("Run it here|직접 실행하기")).wait_for()
+    assert page.locator(".pending").count() == 0
+    assert page.locator("table").count() > 1
+    assert page.get_by_text(
+        re.compile("once you have run the chapter|여기서 실행하면 열 수")
+    ).count()
+    assert page.violations() == []
+    page.open(f"#/course?lang={language}")
+    card = page.locator(".card").nth(3)
+    assert not re.search("not computed|아직 계산하지", card.text_content())
+    with page.expect_download() as saved:
+        page.open(f"#/course?chapter=3&lang={language}")
+        page.get_by_role("button", name=re.compile("Save as a page|페이지로 저장")).click()
+    assert "<code>regard course 3</code>" in Path(saved.value.path()).read_text(encoding="utf-8")
+
+
+def test_a_chapter_is_read_before_it_is_computed(page: Any, without_findings: Path) -> None:
     """Its text and code are there; a number is a gap, and a figure an empty frame."""
     page.open("#/course?chapter=2")
     page.get_by_text("Check one by hand: the scores are …").wait_for()

@@ -22,6 +22,7 @@ from jinja2 import meta
 
 from command_line import fail, succeed
 from regard.course import LANGUAGES, chapters, find_chapter
+from regard.course.findings import read, store
 from regard.course.lab import (
     COMMON_WORDS,
     FIGURE_PLACE,
@@ -29,6 +30,7 @@ from regard.course.lab import (
     Lab,
     Lesson,
     run,
+    stored_lesson,
     template_environment,
 )
 from regard.course.search import bytes_of
@@ -143,9 +145,15 @@ def in_english(lesson: Lesson) -> Lesson:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_chapter_fits_its_experiment_in_both_languages(
-    name: str, opened: Callable[[str], Opened]
+    name: str, opened: Callable[[str], Opened], tmp_path: Path
 ) -> None:
     lesson, _, _ = opened(name)
+    found = {key: value for key, value in lesson.found.items() if key != "claims"}
+    stored = stored_lesson(
+        lesson.chapter, "ko", read(store(tmp_path, lesson.chapter, [found], [1], 1))
+    )
+    assert labels(stored.found) == labels(lesson.found), "findings can be stored"
+    assert stored.text == lesson.text
     english, korean = used(in_english(lesson).chapter.text), used(lesson.chapter.text)
     assert english == korean
     shown = {
@@ -259,6 +267,24 @@ def test_numbers_of_several_seeds_become_means_with_ranges() -> None:
     assert text.render(whole) == "30 % (10–60), 5, 0.3 (0.1–0.6)"
     words = [row[1].text for row in whole["claims"].cells]
     assert words == ["differs by seed", "does not hold here"]
+
+
+def test_a_page_with_stored_findings_is_written_without_a_run(
+    opened: Callable[[str], Opened], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lesson, _, _ = opened("search")
+    found = {key: value for key, value in lesson.found.items() if key != "claims"}
+    stored = read(store(tmp_path, lesson.chapter, [found], [1, 2, 3], 60))
+    monkeypatch.setattr("regard.course.lab.packaged", lambda _: stored)
+    monkeypatch.chdir(tmp_path)
+    printed = succeed("course", "3", "--no-run", "--lang", "ko")
+    assert "시드 1~3로" in printed.out
+    html = Path("course/3.html").read_text(encoding="utf-8")
+    assert "<code>regard course 3</code>" in html
+    assert not Path("course/runs").exists()
+    assert "--no-run trains nothing" in fail("course", "3", "--no-run", "--quick")[0]
+    monkeypatch.setattr("regard.course.lab.packaged", lambda _: None)
+    assert "no findings come with this chapter" in fail("course", "3", "--no-run")[0]
 
 
 def test_the_command_lists_runs_once_and_refuses(

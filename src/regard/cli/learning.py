@@ -6,7 +6,7 @@ import sys
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -14,8 +14,12 @@ from typer import Argument, Option
 import regard
 from regard.cli import console
 from regard.cli.options import RESULT_SUFFIXES, JsonOption, OverwriteOption
-from regard.errors import refuse
+from regard.errors import RegardError, refuse
 from regard.language import shown
+
+if TYPE_CHECKING:
+    from regard.course import Chapter
+    from regard.course.lab import Lesson
 
 
 def corpora(
@@ -89,7 +93,7 @@ def show(
     )
 
 
-def course(
+def course(  # noqa: PLR0913  (one parameter per option)
     chapter: Annotated[
         str | None,
         Argument(
@@ -116,6 +120,13 @@ def course(
         Option("--quick", help="One seed and a tenth of the steps: a first look in a minute."),
     ] = False,
     seed: Annotated[int, Option(help="The first of the three seeds.", min=0)] = 1,
+    no_run: Annotated[
+        bool,
+        Option(
+            "--no-run",
+            help="Train nothing: the page shows the findings that come with regard.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a chapter of the course: its experiments, and a page with text, figures and questions. Or
@@ -141,11 +152,16 @@ def course(
     page = out or Path("course") / f"{chosen.number}.html"
     from regard.course.lab import run as run_chapter
     from regard.training.interrupts import Interrupted
-    from regard.views.render import write_file
 
     with suppress(OSError):  # what cannot be made is refused below
         page.parent.mkdir(parents=True, exist_ok=True)
     console.check_output(page, (".html", ".ipynb"), overwrite=overwrite or out is None)
+    if no_run:
+        refuse({"--full": full, "--quick": quick}, "--no-run trains nothing")
+        _write_lesson(_known_lesson(chosen, language), page, as_json=as_json)
+        return
+    if page.suffix.lower() == ".html" and not (page.exists() or quick or full):
+        _write_known_page(chosen, language, page)
     try:
         lesson = run_chapter(
             chosen.number,
@@ -162,6 +178,38 @@ def course(
             sys.stderr,
         )
         raise typer.Exit(130) from None
+    _write_lesson(lesson, page, as_json=as_json)
+
+
+def _known_lesson(chapter: Chapter, language: str) -> Lesson:
+    """A chapter with the findings that come with regard."""
+    from regard.course.lab import packaged_lesson
+
+    lesson = packaged_lesson(chapter, language)
+    if lesson is None:
+        what = "no findings come with this chapter"
+        raise RegardError(what, where="--no-run", hint="run it without --no-run")
+    return lesson
+
+
+def _write_known_page(chapter: Chapter, language: str, page: Path) -> None:
+    """Write a page that can be read while the experiment runs, if there are findings for it."""
+    from regard.views.page import page as html_of
+    from regard.views.render import write_file
+
+    with suppress(RegardError):
+        write_file(page, [html_of(_known_lesson(chapter, language).report()).encode()])
+        console.say(
+            f"{page} can be read now, with the findings that come with regard; it is written again "
+            "when the experiment has run",
+            sys.stderr,
+        )
+
+
+def _write_lesson(lesson: Lesson, page: Path, *, as_json: bool) -> None:
+    """Print a chapter, and write its page or notebook."""
+    from regard.views.render import write_file
+
     if page.suffix.lower() != ".ipynb":
         console.show_report(lesson, page, as_json=as_json)
         return

@@ -8,6 +8,7 @@ import inspect
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
@@ -18,12 +19,13 @@ from pydoc import locate
 from typing import Any, cast
 
 import yaml
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, UndefinedError
 
 from regard import __version__
 from regard.api import Run, train
 from regard.config import Tree
 from regard.course import Chapter, find_chapter
+from regard.course.findings import FINDINGS_FOLDER, Origin, Stored, packaged, store
 from regard.course.seeds import SEEDS, Mean, Verdicts, gathered, run_seeds
 from regard.course.seeds import Findings as Findings
 from regard.data.batches import Batch, Padded
@@ -43,6 +45,16 @@ QUICK_NOTICE = {
     "has; its numbers and conclusions are those of models that have hardly learned.",
     "ko": "빠른 실행입니다. 시드는 하나이고 스텝 수의 10분의 1만 학습했습니다. 페이지에 무엇이 "
     "있는지 보여 줄 뿐이며, 숫자와 결론은 거의 배우지 못한 모델의 것입니다.",
+}
+STORED_NOTICE = {
+    "en": "Computed with regard {version} on {date}, with seeds {first} to {last}. Run it yourself: "
+    "`regard course {number}`.",
+    "ko": "regard {version}에서 시드 {first}~{last}로 {date}에 계산한 결과입니다. 직접 실행하려면: "
+    "`regard course {number}`.",
+}
+OUTDATED_NOTICE = {
+    "en": "The experiment has changed since: its numbers may be different now.",
+    "ko": "그 뒤로 실험이 바뀌었으므로 지금 계산하면 숫자가 다를 수 있습니다.",
 }
 COMMON_WORDS = {
     "en": dict[str, str](),
@@ -427,6 +439,18 @@ class Lesson(Result):
     lab: Lab
     found: Findings
     verdicts: Verdicts
+    origin: Origin | None = None
+    """Where the findings were computed; None: just now."""
+
+    @property
+    def note(self) -> str:
+        """Where and when the numbers were computed, if not just now."""
+        if self.origin is None:
+            return ""
+        seeds = {"first": self.origin.seeds[0], "last": self.origin.seeds[-1]}
+        facts = {**vars(self.origin), **seeds, "number": self.chapter.number}
+        outdated = [OUTDATED_NOTICE[self.language]] * self.origin.outdated
+        return " ".join([STORED_NOTICE[self.language].format(**facts), *outdated])
 
     @property
     def numbers(self) -> dict[str, float | int | str | bool]:
@@ -481,6 +505,7 @@ class Lesson(Result):
             sections,
             opening,
             [*[QUICK_NOTICE[self.language]] * self.lab.quick, *looks],
+            self.note,
             self.language,
         )
 
@@ -534,6 +559,7 @@ class Lesson(Result):
                     [
                         head,
                         *[QUICK_NOTICE[self.language]] * self.lab.quick,
+                        *filter(None, [self.note]),
                         NOTEBOOK_INTRODUCTION[self.language],
                     ]
                 )
@@ -673,7 +699,8 @@ def run(
     say: Callable[[str], None] = silent,
 ) -> Lesson:
     """Run a chapter's experiment with three seeds, each in a process of its own; `.report()` of the
-    result is its page. Trained runs are kept in the folder `runs`.
+    result is its page. Trained runs are kept in the folder `runs`, what each seed found in
+    `runs/findings`.
 
     `seed` is the first of the seeds. `quick` trains a tenth of the steps with one seed, to see what
     the page has. `full` is a folder with real data.
@@ -685,6 +712,31 @@ def run(
         )
     share = QUICK_SHARE if quick else 1.0
     lab = Lab(Path(runs), seed, share, None if full is None else Path(full), say)
+    started = time.perf_counter()
     found = run_seeds(wanted.name, lab.by_seed())
+    if not quick and full is None:
+        seeds = [own.seed for own in lab.by_seed()]
+        store(lab.runs / FINDINGS_FOLDER, wanted, found, seeds, time.perf_counter() - started)
     claims = import_module(f"regard.course.{wanted.name}").CLAIMS
     return Lesson(wanted, language or default_language(), lab, *gathered(claims, found))
+
+
+def stored_lesson(chapter: Chapter, language: str, stored: Stored) -> Lesson:
+    """A chapter with findings that were computed before."""
+    claims = import_module(f"regard.course.{chapter.name}").CLAIMS
+    lab = Lab(Path("course/runs"), stored.origin.seeds[0])
+    return Lesson(chapter, language, lab, *gathered(claims, stored.by_seed), stored.origin)
+
+
+def packaged_lesson(chapter: Chapter, language: str) -> Lesson | None:
+    """A chapter with the findings that come with the package; None if there are none, or if its
+    text or its claims ask for something that they do not have."""
+    stored = packaged(chapter.name)
+    if stored is None:
+        return None
+    try:
+        lesson = stored_lesson(chapter, language, stored)
+        lesson.report()
+    except (KeyError, UndefinedError):
+        return None
+    return lesson

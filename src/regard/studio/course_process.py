@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.course import LANGUAGES, find_chapter
-from regard.course.in_studio import OPENINGS
-from regard.course.lab import FIGURE_PLACE, Lesson, run
-from regard.language import request_language
+from regard.course.lab import run
+from regard.studio.shown_chapters import shown_chapter
 from regard.text.writing import atomic_file
-from regard.views.page import markdown_renderer, page
+from regard.views.page import page
 
 
 def say(text: str) -> None:
@@ -25,32 +24,12 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def shown_chapter(lesson: Lesson) -> dict[str, Any]:
-    """The report of a chapter: texts as HTML, and each figure with its name if the studio can open
-    its run."""
-    report = lesson.report()
-    renderer = markdown_renderer()
-    captions = {caption: name for caption, name in FIGURE_PLACE.findall(lesson.text) if caption}
-    openings = OPENINGS.get(lesson.chapter.name, {})
-    told = report.to_json()
-    for part in (part for section in told["sections"] for part in section["parts"]):
-        if part["kind"] == "prose":
-            part["html"] = renderer.render(part.pop("text"))
-        elif captions.get(part.get("title", "")) in openings:
-            part["opens"] = captions[part["title"]]
-    return told
-
-
 def main(number: str, folder: Path, extent: str) -> None:
     lesson = run(number, runs=folder / "runs", language="en", quick=extent == "quick", say=say)
     shown = dict[str, Any]()
     for language in LANGUAGES:
         own = replace(lesson, chapter=find_chapter(number, language), language=language)
-        token = request_language.set(language)
-        try:
-            shown[language] = shown_chapter(own)
-        finally:
-            request_language.reset(token)
+        shown[language] = shown_chapter(own)
         _write(folder / f"{number}.{language}.html", page(own.report()))
     _write(folder / f"{number}.json", json.dumps({"quick": extent == "quick", **shown}))
 

@@ -17,12 +17,13 @@ from fastapi import FastAPI, HTTPException
 from pydantic import Field
 
 from regard.course import LANGUAGES, Chapter, chapters
-from regard.course.in_studio import OPENINGS, run_of
+from regard.course.in_studio import OPENINGS, Opening, run_of
 from regard.course.topics import topics
 from regard.course.unfilled import unfilled
 from regard.language import default_language
 from regard.studio.requests import Body
 from regard.studio.runs import Runs
+from regard.studio.shown_chapters import origin_of, packaged_chapter, packaged_page
 
 State = Literal["none", "computing", "failed", "computed"]
 WAIT_SECONDS = 10.0
@@ -67,14 +68,17 @@ class Courses:
         return [self._summary(chapter) for chapter in chapters(default_language())]
 
     def show_chapter(self, number: int) -> dict[str, Any]:
-        """A chapter: its report if it is computed, else what it is about."""
+        """A chapter: its report with what was computed here, or else with the findings of the
+        package; without either its text."""
         chapter = self._found(number)
         language = default_language()
         told = self._result(number)
+        report = told[language] if told else packaged_chapter(chapter.name, language)
         return {
             **self._summary(chapter),
-            "report": told[language] if told else None,
-            "sections": [] if told else unfilled(chapter),
+            "report": report,
+            "sections": [] if report else unfilled(chapter),
+            "openings": self._openings(chapter),
             "topics": [
                 {"name": topic.name(language), "means": topic.means[language]}
                 for topic in topics()
@@ -84,11 +88,16 @@ class Courses:
 
     def page_of(self, number: int) -> dict[str, str]:
         """The chapter as one page that works from a file."""
-        self._found(number)
-        path = self.folder / f"{number}.{default_language()}.html"
-        if not path.exists():
+        chapter = self._found(number)
+        language = default_language()
+        path = self.folder / f"{number}.{language}.html"
+        if self._result(number) and path.exists():
+            html: str | None = path.read_text(encoding="utf-8")
+        else:
+            html = packaged_page(chapter.name, language)
+        if html is None:
             raise HTTPException(404, "this chapter is not computed yet")
-        return {"name": f"chapter-{path.name}", "html": path.read_text(encoding="utf-8")}
+        return {"name": f"chapter-{path.name}", "html": html}
 
     def compute(self, number: int, body: ComputeBody) -> dict[str, Any]:
         """Compute a chapter."""
@@ -117,13 +126,26 @@ class Courses:
         return self._summary(self._found(number))
 
     def open_figure(self, number: int, body: OpenBody) -> dict[str, str]:
-        """The run and the input of a figure, which then is among the studio's runs."""
+        """The run and the input of a figure, which then is among the studio's runs; or an example
+        of the package that shows much the same."""
         opening = OPENINGS.get(self._found(number).name, {}).get(body.figure)
         folder = opening and run_of(opening, self.folder / "runs")
-        if opening is None or folder is None:
-            raise HTTPException(404, "the run of this figure is not here: compute the chapter")
-        self.runs.added[folder.name] = folder
-        return {"run": folder.name, "view": opening.view, "text": opening.text}
+        if opening and folder:
+            self.runs.added[folder.name] = folder
+            return {"run": folder.name, "view": opening.view, "text": opening.text}
+        if opening and opening.example in self.runs.examples:
+            return {"run": opening.example, "view": opening.view, "text": ""}
+        raise HTTPException(404, "the run of this figure is not here: compute the chapter")
+
+    def _openings(self, chapter: Chapter) -> dict[str, str]:
+        """What each figure opens: `run`, its own; the name of an example; or nothing yet."""
+
+        def opened(opening: Opening) -> str:
+            if run_of(opening, self.folder / "runs"):
+                return "run"
+            return opening.example if opening.example in self.runs.examples else ""
+
+        return {figure: opened(one) for figure, one in OPENINGS.get(chapter.name, {}).items()}
 
     def close(self) -> None:
         """End the process, if there is one, and those of its seeds."""
@@ -160,6 +182,7 @@ class Courses:
             "opening": opening if "{{" not in opening else "",
             "state": state,
             "quick": bool(told and told["quick"]),
+            "packaged": None if told else origin_of(chapter.name),
             "trained": sum(line.startswith("training the run") for line in lines),
             "message": lines[-1] if lines else "",
         }

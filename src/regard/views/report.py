@@ -484,6 +484,9 @@ class Report:
     opening: str = ""
     conclusions: Sequence[str] = ()
     """Findings or advice: a page has them at the top, the terminal at the end."""
+    note: str = ""
+    """Where the numbers come from, in Markdown: a page has it below the opening, the terminal at
+    the end."""
     language: str = ""
     """The language of the texts; empty: they are English, and shown in the user's language."""
 

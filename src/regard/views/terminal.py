@@ -70,6 +70,8 @@ def print_report(report: Report, console: Console | None = None) -> None:
             _print(console, section.heading, style="bold")
         for part in parts:
             _show(part, console)
+    if report.note:
+        _print(console, report.note)
     for sentence in report.conclusions:
         _print(console, f"  {sentence}")
 

@@ -25,7 +25,8 @@ export async function render({ stage, controls, params }) {
 }
 
 const toChapter = number => address("course", { chapter: number });
-const stateOf = one => one.state === "computed" && !one.quick ? "" : t(`chapter_${one.state === "computed" ? "quick" : one.state}`);
+const isWhole = one => one.packaged || one.state === "computed" && !one.quick;
+const stateOf = one => isWhole(one) && one.state !== "computing" && one.state !== "failed" ? "" : t(`chapter_${one.state === "computed" ? "quick" : one.state}`);
 
 function contents(chapters, number) {
   const read = chaptersRead();
@@ -42,7 +43,8 @@ function overview(chapters) {
 async function chapter(place, chapters, number, signal) {
   const one = await get(`/course/${number}`, signal), again = () => chapter(place, chapters, number, signal);
   const head = [h("p", { class: "muted" }, [t("chapter", { n: number }), stateOf(one)].filter(Boolean).join(" · ")), h("h2", { class: "chapter-title" }, one.title)];
-  if (one.report) place.replaceChildren(...head, ...told(one), ...computing(one, again), neighbours(chapters, number));
+  if (one.packaged) place.replaceChildren(...head, ...computing(one, again), ...told(one), neighbours(chapters, number));
+  else if (one.report) place.replaceChildren(...head, ...told(one), ...computing(one, again), neighbours(chapters, number));
   else {
     place.replaceChildren(...head, h("p", {}, one.opening), ...computing(one, again), ...sectionsOf(one),
       h("h3", {}, t("topics")), h("dl", { class: "topics" }, one.topics.map(topic => [h("dt", {}, topic.name), h("dd", {}, topic.means)])),
@@ -72,12 +74,21 @@ function computing(one, again) {
     return [h("div", { class: "job" }, h("progress", { "aria-label": t("progress") }), h("span", { role: "status" }, t("chapter_working", { count: one.trained })),
       button(t("cancel"), () => attempt(() => post(`/course/${one.number}/stop`)))), said];
   }
-  if (one.report && !one.quick) {
-    return [h("p", { class: "buttons" }, button(t("chapter_page"), () => attempt(save)), said)];
+  const asPage = button(t("chapter_page"), () => attempt(save));
+  if (one.packaged) {
+    return [one.state === "failed" && problem({ message: one.message }), originOf(one.packaged, h("div", { class: "buttons" }, button(t("chapter_here"), start(false)), asPage)), said].filter(Boolean);
   }
+  if (one.report && !one.quick) return [h("p", { class: "buttons" }, asPage, said)];
   return [one.state === "failed" && problem({ message: one.message }), h("div", { class: "buttons" },
     button(one.report ? t("chapter_again") : t("chapter_begin"), start(false), true), !one.report && button(t("chapter_quick"), start(true))),
   h("p", { class: "muted" }, t("chapter_hint")), said].filter(Boolean);
+}
+// Where the figures of the package come from, and how to have one's own.
+function originOf({ version, date, seeds, minutes, outdated }, buttons) {
+  const day = new Date(date).toLocaleDateString(language(), { dateStyle: "long", timeZone: "UTC" });
+  return h("aside", { class: "origin" },
+    h("p", {}, t("chapter_origin", { version, date: day, seeds: seeds.join(", ") }), " ", outdated && h("b", {}, t("chapter_outdated")), " ",
+      h("span", { class: "muted" }, t("chapter_minutes", { minutes }))), buttons);
 }
 function told(one) {
   const { report } = one;
@@ -92,17 +103,21 @@ const pending = part => h("figure", { class: "pending" }, h("figcaption", {}, pa
 function figureOf(one, part) {
   const drawn = [partOf(part)].flat(Infinity);
   if (!part.opens) return drawn;
-  const open = h("button", { type: "button", class: "open-figure", onclick: async () => {
-    const { run, view, text } = await post(`/course/${one.number}/open`, { figure: part.opens });
-    go(view, { run, text: text || undefined, chapter: undefined });
-  } }, t("open_figure"));
-  return [...drawn, h("p", {}, open)];
+  const opened = one.openings[part.opens], own = opened === "run";
+  if (!opened) return [...drawn, h("p", { class: "muted open-figure" }, t("open_later"))];
+  const place = h("p", {}, h("button", { type: "button", class: "open-figure", onclick: async () => {
+    try {
+      const { run, view, text } = await post(`/course/${one.number}/open`, { figure: part.opens });
+      go(view, { run, text: text || undefined, chapter: undefined });
+    } catch (error) { place.append(problem(error)); }
+  } }, own ? t("open_figure") : t("open_similar", { run: opened })), !own && h("small", { class: "muted" }, " ", t("open_later")));
+  return [...drawn, place];
 }
 function neighbours(chapters, number) {
   const at = chapters.findIndex(one => one.number === number), link = (one, text) => one
     && h("a", { class: "button", href: toChapter(one.number), onclick: () => text === "next" && markAsRead(number) }, `${t(text)}: ${one.title}`);
   const end = h("nav", { class: "buttons neighbours", "aria-label": t("chapters") }, link(chapters[at - 1], "previous"), link(chapters[at + 1], "next"));
-  if (chapters[at]?.state === "computed") new IntersectionObserver(([seen]) => { if (seen.isIntersecting) markAsRead(number); }).observe(end);
+  if (chapters[at]?.state === "computed" || chapters[at]?.packaged) new IntersectionObserver(([seen]) => { if (seen.isIntersecting) markAsRead(number); }).observe(end);
   return end;
 }
 
