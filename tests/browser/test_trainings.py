@@ -67,3 +67,54 @@ def test_a_training_is_started_stopped_and_resumed(page: Any, root: Any) -> None
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("button", name="Stop").click()
     page.get_by_role("button", name="Resume").wait_for(timeout=60_000)
+
+
+def names(page: Any) -> list[str]:
+    return page.locator("table.runs tbody tr:not(.group) th a").all_inner_texts()
+
+
+def test_runs_are_found_by_word_task_and_model(page: Any) -> None:
+    """The address has what was chosen, and an empty result says how to see all runs again."""
+    page.open("#/runs")
+    every = names(page)
+    page.keyboard.press("/")
+    found = page.get_by_label("Find a run")
+    expect(found).to_be_focused()
+    found.press_sequentially("PHRASES trans")
+    expect(page.get_by_role("link", name="stories", exact=True)).to_have_count(0)
+    assert names(page) == ["phrases"]
+    assert f"1 of {len(every)} runs" in page.locator(".runs-list [role=status]").inner_text()
+    page.reload()
+    page.wait_for_selector("main[aria-busy=false]")
+    assert names(page) == ["phrases"]
+    assert found.input_value() == "PHRASES trans"
+    page.get_by_role("combobox", name="Task", exact=True).select_option("captioning")
+    page.get_by_role("heading", name="No run matches").wait_for()
+    assert page.violations() == []
+    page.get_by_role("button", name="Show all runs").click()
+    assert names(page) == every
+    page.get_by_role("combobox", name="Model", exact=True).select_option("bert")
+    assert {*names(page)} == {"reviews", "portraits"}
+    found.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("link", name=names(page)[1], exact=True)).to_be_focused()
+    page.keyboard.press("Escape")
+
+
+@pytest.mark.options(locale="ko-KR", color_scheme="dark")
+def test_runs_are_grouped_and_sorted(page: Any) -> None:
+    page.open("#/runs?sort=-name")
+    falling = names(page)
+    assert falling == sorted(falling, reverse=True)
+    page.get_by_role("button", name="이름").click()  # back to the latest first
+    page.get_by_role("button", name="이름").click()
+    expect(page.locator("th[aria-sort=ascending]")).to_have_count(1)
+    assert names(page) == sorted(falling)
+    page.get_by_role("combobox", name="묶기", exact=True).select_option("data")
+    group = page.locator("tbody", has=page.locator("tr.group", has_text="reviews-ko"))
+    assert group.locator("tr:not(.group) th a").all_inner_texts() == ["reviews"]
+    assert page.violations() == []
+    page.get_by_role("button", name="▾ reviews-ko").click()
+    expect(page.get_by_role("link", name="reviews", exact=True)).to_have_count(0)
+    assert "group=data" in page.url

@@ -127,6 +127,8 @@ class Runs:
         """A run whose model need not be loaded."""
         folder = self.all_folders().get(name)
         if folder is None:
+            if name not in self.served:  # renamed or deleted since it was listed
+                raise CheckpointError("there is no such run any more", where=name)
             return self.served[name].run
         return _run_in(folder, _changed(folder / "recipe.yaml"))
 
@@ -139,6 +141,7 @@ class Runs:
                 "task": run.recipe.task,
                 "model": run.recipe.model.kind,
                 "example": self.is_example(name),
+                "data": _data_names(run),
             }
             languages = [run.recipe.data.language(side) for side in ("source", "target")]
             if all(languages):
@@ -194,6 +197,18 @@ def _languages(run: Run) -> dict[str, dict[str, Any]]:
         }
         for side, language in own.items()
     }
+
+
+def _data_names(run: Run) -> str:
+    """What the run was trained on: the names of corpora, and of files without their folders."""
+    corpora = getattr(run.recipe.data, "train", None)
+    if not isinstance(corpora, list):
+        return ""
+    names = list[str]()
+    for corpus in corpora:
+        paths = [column for column in corpus.columns.values() if isinstance(column, str)]
+        names.append(corpus.corpus or corpus.dataset or Path(corpus.file or [*paths, ""][0]).name)
+    return ", ".join(dict.fromkeys(filter(None, names)))
 
 
 def _converses(run: Run) -> bool:

@@ -3,11 +3,12 @@
 import { address, keep } from "../address.js";
 import { get, post, runPath } from "../api.js";
 import { learningCurves } from "../curves.js";
-import { choice, h, problem, redraw, svg } from "../dom.js";
+import { choice, h, problem, redraw } from "../dom.js";
 import { icon } from "../icons.js";
-import { figures, noRuns, poll } from "../parts.js";
+import { figures, noRuns, poll, untilLeft } from "../parts.js";
 import { table } from "../reports.js";
-import { language, t } from "../text.js";
+import { runsList, stateText, stepText } from "../runs_list.js";
+import { t } from "../text.js";
 import { renderForm } from "../train.js";
 import { watchedPanel } from "../watched.js";
 
@@ -25,55 +26,37 @@ export async function render(frame) {
   const place = h("div", { class: "wide" }), chosen = new Set(), acts = h("div", { class: "chosen-runs" }), overlaid = h("div");
   stage.append(overlaid, place);
   controls.append(acts);
-  let shown = "";
+  let shown = "", runs = [];
+  const list = runsList(params, chosen, choose);
+  function choose() {
+    const those = runs.filter(run => chosen.has(run.name));
+    redraw(acts, ...actsFor(those));
+    const series = those.flatMap((run, n) => seriesOf(run, n, LOSS, those.length > 1));
+    overlaid.replaceChildren(series.length ? learningCurves(series, t("curve_title", { metric: LOSS })).element : "");
+  }
   async function draw() {
-    const runs = await get("/trainings"), now = JSON.stringify(runs);
-    const choose = () => {
-      const those = runs.filter(run => chosen.has(run.name));
-      redraw(acts, ...actsFor(those));
-      const series = those.flatMap((run, n) => seriesOf(run, n, LOSS, those.length > 1));
-      overlaid.replaceChildren(series.length ? learningCurves(series, t("curve_title", { metric: LOSS })).element : "");
-    };
-    if (now !== shown) redraw(place, runs.length ? listed(runs, chosen, choose) : noRuns());
-    if (now !== shown) choose();
+    runs = await get("/trainings");
+    const now = JSON.stringify(runs);
+    if (now === shown) return;
+    if (!runs.length) place.replaceChildren(noRuns());
+    else if (list.element.parentNode !== place) place.replaceChildren(list.element);
+    list.update(runs);
+    choose();
     shown = now;
   }
   await draw();
+  const find = event => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target.closest("input, textarea, select")) return;
+    event.preventDefault();
+    list.focus();
+  };
+  addEventListener("keydown", find, { signal: untilLeft() });
   poll(3, draw);
 }
 
-// ------------------------------------------------------------------------------------------------------------ list
+// ---------------------------------------------------------------------------------------------------- several runs
 
 const trainingPath = (name, verb = "") => `/trainings/${encodeURIComponent(name)}${verb && "/" + verb}`;
-const stateText = run => t(`state_${run.state}`);
-const stepText = run => run.steps ? t("step_of", { step: figures(run.step), steps: figures(run.steps) })
-  : t("step_at", { step: figures(run.step) });
-const bestOf = run => Object.entries(run.metrics?.[0] || {}).find(([key]) => key !== "step");
-
-function listed(runs, chosen, choose) {
-  const columns = [t("name"), t("model"), t("best_metric"), t("curve"), t("state"), t("date")];
-  runs.sort((one, other) => (one.example ?? false) - (other.example ?? false) || (other.date || Infinity) - (one.date || Infinity));
-  const heads = columns.map(text => h("th", { scope: "col" }, text));
-  return h("table", { class: "runs" }, h("thead", {}, h("tr", {}, h("td"), heads)),
-    h("tbody", {}, runs.map(run => row(run, chosen, choose))));
-}
-function row(run, chosen, choose) {
-  const tick = h("input", { type: "checkbox", "aria-label": t("choose_this", { run: run.name }), checked: chosen.has(run.name), onchange: () => {
-    if (tick.checked) chosen.add(run.name); else chosen.delete(run.name);
-    choose();
-  } });
-  const name = h("th", { scope: "row" }, h("a", { href: address("runs", { run: run.name, runs: undefined }) }, run.name),
-    run.example && h("small", { class: "badge" }, t("example_badge")));
-  if (run.error) return h("tr", {}, h("td"), name, h("td", { colspan: 5, class: "bad" }, run.error));
-  const metric = bestOf(run);
-  return h("tr", {}, h("td", {}, tick), name,
-    h("td", {}, run.model ? t(`model_${run.model}`) : "", run.task && h("div", { class: "muted" }, [t(`task_${run.task}`), run.languages].filter(Boolean).join(" · ")),
-      run.parameters && h("div", { class: "muted nowrap" }, t("parameter_count", { count: figures(run.parameters) }))),
-    h("td", {}, metric ? [metric[0], h("b", { class: "best" }, String(Number(metric[1].toPrecision(3))))] : ""), h("td", {}, sparkline(run.curves)),
-    h("td", { class: run.state === "training" ? "good" : run.state === "failed" ? "bad" : "" }, stateText(run),
-      run.state === "training" && run.step > 0 && h("div", { class: "muted" }, stepText(run))),
-    h("td", { class: "number" }, run.date ? new Date(run.date * 1000).toLocaleString(language(), { dateStyle: "short", timeStyle: "short" }) : ""));
-}
 // What can be done with several runs that are chosen.
 function actsFor(runs) {
   if (!runs.length) return [h("p", { class: "muted" }, t("choose_several"))];
@@ -83,21 +66,6 @@ function actsFor(runs) {
   if (!same) return [h("p", { class: "muted" }, t("other_tasks"))];
   return [link("runs", t("curves_of", { count: runs.length }), "beam"), runs.length > 1 && link("compare", t("compare_of", { count: runs.length }), "compare")].filter(Boolean);
 }
-// The loss as a small line; the validation's as a second one.
-function sparkline(curves) {
-  const [train, validation] = [curves?.train, curves?.validation], width = 120, height = 32;
-  const all = [train, validation].map((one, n) => ({ ...one, colour: `var(--s${n})` })).filter(one => one.loss?.length > 1);
-  if (!all.length) return "";
-  const values = all.flatMap(one => one.loss).filter(Number.isFinite), steps = all.flatMap(one => one.step);
-  const [low, high, first, last] = [Math.min(...values), Math.max(...values), Math.min(...steps), Math.max(...steps)];
-  const across = step => ((step - first) / (last - first || 1) * width).toFixed(1);
-  const down = loss => (2 + (high - loss) / (high - low || 1) * (height - 4)).toFixed(1);
-  const path = one => "M" + one.loss.map((loss, n) => `${across(one.step[n])} ${down(loss)}`).join("L");
-  const label = t("curve_of", { steps: figures(last), first: values[0].toFixed(2), last: all[0].loss.at(-1).toFixed(2) });
-  const look = { class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label };
-  return svg("svg", look, all.map(one => svg("path", { d: path(one), style: { stroke: one.colour } })));
-}
-
 // --------------------------------------------------------------------------------------------------------- one run
 
 async function renderRun({ stage, controls, heading, hint, params }) {
