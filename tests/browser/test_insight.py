@@ -121,6 +121,8 @@ def test_a_picture_needs_no_run(page: Any) -> None:
     page.open("#/steps?run=tiny&text=a b c")
     pictures = page.get_by_role("group", name="Picture").locator("button")
     assert [one.get_attribute("data-picture") for one in pictures.all()] == [*EQUATIONS]
+    pictures.first.scroll_into_view_if_needed()
+    pictures.first.locator("svg.thumbnail rect.cell").first.wait_for()
 
     def choose(name: str) -> None:
         page.locator(f"[data-picture={name}]").click()

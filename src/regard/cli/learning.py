@@ -73,16 +73,8 @@ def show(
 ) -> None:
     """Show an equation at work, without training: positions, masks, softmax and others as pictures,
     attention, BERT's input, beam search and others by hand."""
-    from regard.views.show import EQUATIONS
-
     if name is None:
-        summaries = {
-            key: " ".join(str(picture.__doc__).split()) for key, picture in EQUATIONS.items()
-        }
-        if as_json:
-            console.show_json(summaries)
-        else:
-            print("\n".join(f"{key:16}  {shown(summary)}" for key, summary in summaries.items()))
+        _list_sheets(out, overwrite=overwrite, as_json=as_json)
         return
     console.check_output(out, RESULT_SUFFIXES, overwrite=overwrite)
     console.show_report(
@@ -91,6 +83,22 @@ def show(
         as_json=as_json,
         drawn=True,
     )
+
+
+def _list_sheets(out: Path | None, *, overwrite: bool, as_json: bool) -> None:
+    """Print the pictures and worked examples, or write a page with a small drawing of each."""
+    from regard.views.render import write_file
+    from regard.views.show import list_page, summaries
+
+    console.check_output(out, (".html",), overwrite=overwrite)
+    if as_json:
+        console.show_json(summaries())
+    elif out is None:
+        print("\n".join(f"{key:16}  {shown(text)}" for key, text in summaries().items()))
+    if out is not None:
+        write_file(out, [list_page().encode()])
+        if not as_json:
+            console.say(f"written: {out}")
 
 
 def course(  # noqa: PLR0913  (one parameter per option)

@@ -15,6 +15,7 @@ import socket
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from regard import __version__
 from regard.api import Loaded, show
 from regard.course.topics import topics, topics_or_refusal
 from regard.errors import RegardError
-from regard.language import shown
+from regard.language import default_language, shown
 from regard.studio.answers import answer_errors
 from regard.studio.attention_maps import AttentionBody
 from regard.studio.branches import BranchBody, UnknownBody
@@ -51,6 +52,7 @@ from regard.studio.settings import Settings
 from regard.studio.trainings import Trainings
 from regard.studio.verbs import VERB_BODIES, VerbBody
 from regard.views.report import in_language
+from regard.views.thumbnail import thumbnail
 
 PAGE = Path(__file__).parent / "page"
 MAX_QUERY_CHARACTERS = 200
@@ -115,6 +117,7 @@ def create_app(
         _add_verb(api, "/runs/{name}/unknown", UnknownBody, runs.named)
         _add_verb(api, "/runs/{name}/diagram", DiagramBody, runs.named)
         api.get("/show/{picture}")(show_picture)
+        api.get("/show/{picture}/thumbnail")(show_thumbnail)
         SentImages().add_routes(api)
         api.get("/topics")(list_topics)
         trainings.add_routes(api)
@@ -182,6 +185,17 @@ def _add_verb(
 def show_picture(picture: str) -> dict[str, Any]:
     """A picture of `regard show`."""
     return in_language(show(picture).report()).to_json()
+
+
+def show_thumbnail(picture: str) -> dict[str, str]:
+    """A small drawing of a picture of `regard show`, for a list."""
+    return {"svg": _thumbnail(picture, default_language())}
+
+
+@cache
+def _thumbnail(picture: str, language: str) -> str:
+    """Drawn once per language, which is that of the request."""
+    return thumbnail(in_language(show(picture).report()))
 
 
 def list_topics(query: str = Query("", max_length=MAX_QUERY_CHARACTERS)) -> list[dict[str, Any]]:

@@ -102,6 +102,11 @@ def _rendered(report: Report) -> str:
     return _templates().get_template("page.html").render(report=report, no_script=no_script)
 
 
+def rendered(template: str, **values: Any) -> str:
+    """Another page of the folder templates."""
+    return _templates().get_template(template).render(**values)
+
+
 def framed(report: Report) -> str:
     """The page for a notebook: in a frame, which keeps their styles apart, and light or dark like
     the notebook."""

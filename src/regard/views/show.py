@@ -17,10 +17,12 @@ from torch import Tensor
 
 from regard.data.config import TrainingConfig
 from regard.errors import Problem, RegardError, did_you_mean
+from regard.language import default_language, shown
 from regard.layers.attention import Visible
 from regard.layers.embeddings import sinusoidal_positions
 from regard.objectives.cross_entropy import smoothed_loss
 from regard.training.optimiser import schedule_factor
+from regard.views.page import rendered
 from regard.views.report import (
     Bars,
     Curves,
@@ -32,6 +34,7 @@ from regard.views.report import (
     Section,
     Series,
     Table,
+    in_language,
     muted,
 )
 from regard.views.sheets.attention import attention_kinds, self_attention
@@ -45,6 +48,7 @@ from regard.views.sheets.sheet import Sheet, heat_map
 from regard.views.sheets.special_tokens import special_tokens
 from regard.views.sheets.sublayers import feed_forward, layer_norm
 from regard.views.sheets.tokenizer_kinds import tokenizers
+from regard.views.thumbnail import thumbnail
 
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0)
 KEY_WIDTHS = (4, 16, 64, 256, 1024)
@@ -400,6 +404,22 @@ def show(
     if not isinstance(view, Sheet):
         raise RegardError(f"{name} has no exercise", where="--exercise, --solution")
     return replace(view, exercise=exercise, solution=solution)
+
+
+def summaries() -> dict[str, str]:
+    """What each picture and worked example is about, by its name."""
+    return {name: " ".join(str(view.__doc__).split()) for name, view in EQUATIONS.items()}
+
+
+def list_page() -> str:
+    """All pictures and worked examples as a page, each with a small drawing of it."""
+    sheets = []
+    for name, summary in summaries().items():
+        report = in_language(show(name).report())
+        about = {"name": name, "title": report.title, "summary": shown(summary)}
+        sheets.append(about | {"drawing": thumbnail(report)})
+    title = shown("By hand, without training")
+    return rendered("sheets.html", title=title, sheets=sheets, language=default_language())
 
 
 def _settings_of(name: str, given: Sequence[str]) -> dict[str, Any]:

@@ -221,7 +221,15 @@ function pictures(root, first = "", signal) {
     } catch (error) { if (error.name !== "AbortError") place.replaceChildren(problem(error)); }
   }
   const list = h("div", { class: "pictures", role: "group", "aria-label": t("picture") }, PICTURES.map(name => h("button", { type: "button", "data-picture": name, "aria-pressed": "false",
-    onclick: event => open(event.currentTarget.getAttribute("aria-pressed") === "true" ? "" : name) }, t(`picture_${name.replaceAll("-", "_")}`))));
+    onclick: event => open(event.currentTarget.getAttribute("aria-pressed") === "true" ? "" : name) },
+    h("span", { class: "thumbnail-place" }), h("span", {}, t(`picture_${name.replaceAll("-", "_")}`)))));
+  // A drawing is computed when its button comes into view.
+  const seen = new IntersectionObserver(entries => entries.filter(one => one.isIntersecting).forEach(({ target }) => {
+    seen.unobserve(target);
+    get(`/show/${target.dataset.picture}/thumbnail`, signal).then(({ svg }) => target.firstChild.append(mathematics(svg)), () => {});
+  }), { rootMargin: "200px" });
+  for (const button of list.children) seen.observe(button);
+  signal.addEventListener("abort", () => seen.disconnect());
   root.append(h("section", {}, h("h2", {}, t("pictures")), h("p", { class: "muted" }, t("pictures_hint")), list, place));
   if (first) open(first);
 }
