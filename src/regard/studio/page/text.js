@@ -102,7 +102,7 @@ export const TEXTS = {
   chapter_origin: { en: "Computed with regard {version} on {date}, with seeds {seeds}.", ko: "regard {version}에서 {date}에 시드 {seeds}로 계산한 결과입니다." },
   chapter_outdated: { en: "The experiment has changed since: its numbers may be different now.", ko: "그 뒤로 실험이 바뀌었으므로 지금 계산하면 숫자가 다를 수 있습니다." },
   chapter_here: { en: "Run it here", ko: "직접 실행하기" },
-  chapter_minutes: { en: "Running it here takes about {minutes} minutes on one core; your own figures then replace these.", ko: "여기서 실행하면 코어 하나로 약 {minutes}분 걸리고, 끝나면 직접 계산한 그림으로 바뀝니다." },
+  chapter_minutes: { en: "Running it here takes about {minutes} min on one core; your own figures then replace these.", ko: "여기서 실행하면 코어 하나로 약 {minutes}분 걸리고, 끝나면 직접 계산한 그림으로 바뀝니다." },
   open_similar: { en: "Open a similar run: {run}", ko: "비슷한 실행 열기: {run}" },
   open_later: { en: "The run of this figure itself is there once you have run the chapter here.", ko: "이 그림의 실행 자체는 이 장을 여기서 실행하면 열 수 있습니다." },
   chapter_progress: { en: "{count} of {all} chapters read", ko: "{all}개 장 가운데 {count}개를 읽었습니다" },
