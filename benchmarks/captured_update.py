@@ -1,11 +1,7 @@
-"""Would clipping and the step of Adam as one CUDA graph make the steps of small models faster?
+"""How much faster are clipping, the step of Adam and `zero_grad` as one CUDA graph (`CapturedUpdate`)?
 
-    python benchmarks/captured_update.py                  # one GPU: results beside torch's, and host seconds per update
-    python benchmarks/captured_update.py --device cpu     # the same equation without a graph: only the results
-
-Fine-tuning waits for the host: clipping, the optimiser's lists and `zero_grad` were 60 % of what its main thread was
-seen to do (LOG.md, Training on a GPU). `CapturedUpdate` is a proposal that was written without a GPU at hand. If it is
-as right and as fast there as hoped, it belongs into engine/graphs.py, and `Trainer.step` asks it first.
+python benchmarks/captured_update.py                  # one GPU: results beside torch's, and host seconds per update
+python benchmarks/captured_update.py --device cpu     # the same equation without a graph: only the results
 """
 
 from __future__ import annotations
@@ -14,81 +10,15 @@ import argparse
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-MAX_GRAPHS = 16
-"""Captured updates, each for gradients in other places of the memory."""
+from regard.engine.graphs import CapturedUpdate
+from regard.engine.optimisers import without_compiler
+
 LIMIT = 1.0
-
-
-class CapturedUpdate:
-    """Clipping and the step of a fused Adam or AdamW as one CUDA graph.
-
-        g <- g / max(1, |g| / limit)                Pascanu et al. 2013, arXiv:1211.5063
-
-    The division is done by the kernel of the optimiser (`grad_scale`). A graph refers to the memory in which it found
-    the gradients, and to the optimiser's state, so the first updates, which create both, are computed without one. A
-    learning rate is read from the GPU's memory.
-    """
-
-    def __init__(
-        self, weights: Sequence[nn.Parameter], optimiser: torch.optim.Adam, limit: float
-    ) -> None:
-        self.weights = weights
-        self.optimiser = optimiser
-        self.limit = limit
-        self.graphs: dict[tuple[int, ...], tuple[torch.cuda.CUDAGraph, Tensor] | None] = {}
-        groups = optimiser.param_groups
-        self.rates_G = torch.zeros(len(groups), device=weights[0].device)
-        self.rates = [0.0] * len(groups)
-
-    def __call__(self) -> Tensor:
-        """Update the weights; the norm of their gradients before."""
-        if not self.optimiser.state or self.weights[0].device.type != "cuda":
-            self.graphs.clear()
-            return self.update()
-        places = tuple(0 if w.grad is None else w.grad.data_ptr() for w in self.weights)
-        if places not in self.graphs:
-            if len(self.graphs) < MAX_GRAPHS:
-                self.graphs[places] = None
-            return self.update()
-        captured = self.graphs[places] = self.graphs[places] or self.capture()
-        graph, norm = captured
-        for number, group in enumerate(self.optimiser.param_groups):
-            if self.rates[number] != group["lr"]:
-                self.rates[number] = group["lr"]
-                self.rates_G[number].fill_(group["lr"])
-        graph.replay()
-        return norm
-
-    def capture(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """A graph of the update, which is not computed yet, and the norm that it writes."""
-        groups = self.optimiser.param_groups
-        rates = [group["lr"] for group in groups]
-        graph = torch.cuda.CUDAGraph()
-        try:
-            for group, rate in zip(groups, self.rates_G, strict=True):
-                group |= {"lr": rate, "capturable": True}
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                norm = self.update()
-        finally:
-            for group, rate in zip(groups, rates, strict=True):
-                group |= {"lr": rate, "capturable": False}
-        return graph, norm
-
-    def update(self) -> Tensor:
-        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        if math.isfinite(self.limit):
-            self.optimiser.grad_scale = (norm / self.limit).clamp(min=1.0)  # type: ignore[attr-defined]
-        try:
-            self.optimiser.step()
-        finally:
-            self.optimiser.grad_scale = None  # type: ignore[attr-defined]
-        return norm
 
 
 def bert_small() -> nn.Module:
@@ -102,7 +32,7 @@ def optimiser_of(model: nn.Module) -> torch.optim.AdamW:
     matrices = [weight for weight in model.parameters() if weight.dim() > 1]
     vectors = [weight for weight in model.parameters() if weight.dim() <= 1]
     groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, 1e-3, weight_decay=0.1, fused=True)
+    return without_compiler(torch.optim.AdamW)(groups, 1e-3, weight_decay=0.1, fused=True)
 
 
 def updates(model: nn.Module, captured: bool) -> Callable[[], Tensor]:
@@ -114,6 +44,7 @@ def updates(model: nn.Module, captured: bool) -> Callable[[], Tensor]:
     def plain() -> Tensor:
         norm = torch.nn.utils.clip_grad_norm_(weights, LIMIT)
         optimiser.step()
+        optimiser.zero_grad(set_to_none=False)
         return norm
 
     def update() -> Tensor:

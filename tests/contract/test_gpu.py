@@ -11,6 +11,7 @@ import torch
 
 from model_cases import CASES, CAUSAL_CASES, build, tokens_of
 from regard.engine.attention import CachedRowsVisible
+from regard.engine.graphs import CapturedUpdate
 from regard.engine.losses import GPULoss
 from regard.errors import ConfigError
 from regard.layers import scores
@@ -86,6 +87,66 @@ def test_fp16_goes_on_with_its_scaler_where_it_was_left(tiny_recipe: Tree, tmp_p
     train(recipe, ["training.steps=10"], out=tmp_path / "parts", quiet=True)
     train(recipe, out=tmp_path / "parts", resume=True, quiet=True)
     assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "whole"), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"clip": 0.05}, {"clip": None}, {"accumulate": 2, "optimizer": "adam"}],
+    ids=["clipped", "not-clipped", "accumulated"],
+)
+def test_captured_updates_learn_what_others_learn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Tree
+) -> None:
+    """The batches have several shapes, and the learning rate changes. `parts` stops and goes on."""
+    captures: list[CapturedUpdate] = []
+    capture = CapturedUpdate.capture
+
+    def counted(update: CapturedUpdate) -> Any:
+        captures.append(update)
+        return capture(update)
+
+    monkeypatch.setattr(CapturedUpdate, "capture", counted)
+    recipe = word_counting(tmp_path, settings)
+    train(recipe, out=tmp_path / "whole", quiet=True)
+    train(recipe, ["training.steps=40"], out=tmp_path / "parts", quiet=True)
+    train(recipe, out=tmp_path / "parts", resume=True, quiet=True)
+    assert len(captures) == 3
+    monkeypatch.setattr(CapturedUpdate, "applies", lambda *_: False)
+    train(recipe, out=tmp_path / "plain", quiet=True)
+    assert len(captures) == 3
+    expected = losses(tmp_path / "plain")
+    assert expected[-1] < 0.9 * expected[0]
+    assert losses(tmp_path / "whole") == pytest.approx(expected, rel=0.02)
+    assert losses(tmp_path / "parts") == pytest.approx(expected, rel=0.02)
+
+
+def word_counting(folder: Path, settings: Tree) -> Tree:
+    """A recipe for a small BERT that learns whether a word occurs often."""
+    draw = random.Random(1)
+    words = ["good", "bad", "so", "very"]
+    texts = [draw.choices(words, k=draw.randrange(1, 30)) for _ in range(600)]
+    lines = [f"{' '.join(text)}\t{int(text.count('good') > 3)}\n" for text in texts]
+    (folder / "train.tsv").write_text(f"text\tlabel\n{''.join(lines)}")
+    corpus = {"file": str(folder / "train.tsv"), "text": "text", "label": "label"}
+    training = {
+        "device": "cuda",
+        "precision": "bf16",
+        "compile": False,
+        "steps": 60,
+        "log_every": 1,
+        "batch_tokens": 512,
+        "learning_rate": 5e-4,
+        "schedule": "constant",
+        "warmup": 20,
+    }
+    return {
+        "task": "classification",
+        "data": {"train": corpus, "validation": {"split": 0.1}},
+        "tokenizer": {"kind": "word"},
+        "model": {"kind": "bert", "preset": "tiny", "dropout": 0.0},
+        "head": {"dropout": 0.0},
+        "training": training | settings,
+    }
 
 
 def test_too_large_a_batch_names_one_that_fits_and_auto_finds_it(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.data.batches import AnyBatch
 from regard.data.epochs import Position, Stream
 from regard.data.prepare import Prepared
+from regard.engine.graphs import CapturedUpdate
 from regard.engine.prefetch import ahead
 from regard.engine.products import forget_packed_weights
 from regard.objectives.cross_entropy import perplexity
@@ -153,6 +154,9 @@ class Trainer:
         )
         if captures and self.shapes.repeat:
             self.gradients.capture(self.model.parameters())
+        self.captured_update: CapturedUpdate | None = None
+        if self.gradients.captured and CapturedUpdate.applies(optimiser, self.model):
+            self.captured_update = CapturedUpdate(self.weights, optimiser, config.clip)
 
     def use_compiled(self, *, compiled: bool) -> None:
         """Compile the objective after all, or no longer; before the first step."""
@@ -252,16 +256,21 @@ class Trainer:
         """Change the weights: the tokens of the step over all processes, and its loss, its plain
         loss and the norm of its gradient, [3]."""
         tokens = sum_over_processes(self.accelerator, sum(batch.tokens for batch in batches))
-        self.objective.train()
+        if not self.objective.training:
+            self.objective.train()
         sums_2 = self.gradients.add(batches, self.accelerator.num_processes / max(1, tokens))
+        # batches that fill one shape get new gradients; those of many shapes, or several per step,
+        # are added up where they are
+        keep_memory = self.shapes.rounded or self.accumulate > 1
+        if tokens and keep_memory and self.captured_update is not None:
+            norm = self.captured_update()
+            return tokens, torch.stack([*sums_2, norm])
         norm = torch.zeros_like(sums_2[0])
         if tokens:
             clip = self.resolved.training.clip
             norm = clip_gradients(self.weights, self.model, clip, self.accelerator)
             self.optimiser.step()
-        # batches that fill one shape get new gradients; those of many shapes, or several per step,
-        # are added up where they are
-        self.gradients.clear(keep_memory=self.shapes.rounded or self.accumulate > 1)
+        self.gradients.clear(keep_memory=keep_memory)
         return tokens, torch.stack([*sums_2, norm])
 
     # Batches
