@@ -138,11 +138,12 @@ class Watch:
         self.busy: float | None = None
         self.kernels: dict[str, float] = {}
         self.stacks: dict[str, int] = {}
+        self.ended = False
         self._profiler: Any = None
 
     def sample(self) -> None:
-        """Note every few milliseconds what each thread does, until the window begins."""
-        while len(self.times) < self.first:
+        """Note every few milliseconds what each thread does, until the window begins, or until the end."""
+        while not self.ended and (self.first == 0 or len(self.times) < self.first):
             time.sleep(0.004)
             if len(self.times) < self.first // 3:
                 continue
@@ -232,7 +233,10 @@ def measured(file: Path, first: int, command: Sequence[str]) -> None:
     watch = Watch(first)
     if os.environ.get("END_TO_END_STACKS"):
         threading.Thread(target=watch.sample, name="sampler", daemon=True).start()
-    register_optimizer_step_post_hook(watch.step)  # type: ignore[no-untyped-call]
+    if command[0] == "train":
+        count_updates(watch)
+    else:
+        register_optimizer_step_post_hook(watch.step)  # type: ignore[no-untyped-call]
     try:
         with watch.whole():
             if command[0] == "peer":
@@ -240,7 +244,21 @@ def measured(file: Path, first: int, command: Sequence[str]) -> None:
             else:
                 run_regard(command)
     finally:
+        watch.ended = True
         file.write_text(json.dumps(watch.result()))
+
+
+def count_updates(watch: Watch) -> None:
+    """Note the updates of a training of regard; a captured one does not call the optimiser."""
+    from regard.training.loop import Trainer
+
+    update = Trainer.update
+
+    def watched_update(trainer: Trainer, *batches: Any) -> None:
+        update(trainer, *batches)
+        watch.step()
+
+    Trainer.update = watched_update  # type: ignore[method-assign]
 
 
 def run_regard(command: Sequence[str]) -> None:
