@@ -96,6 +96,11 @@ def test_an_image_is_sent(page: Any) -> None:
     expect(page.get_by_label("Show")).to_contain_text("regions of the image")
     expect(page.locator("canvas[aria-label=Image]")).to_be_visible()
     expect(page.get_by_role("img", name=re.compile("^r.png → "))).to_be_visible()
+    page.get_by_text("named by its row and column").wait_for()
+    image = page.locator("canvas[aria-label=Image]")
+    box = image.bounding_box()
+    image.hover(position={"x": 0.3 * box["width"], "y": 0.55 * box["height"]})  # of 4 x 4 regions
+    expect(page.locator(".told")).to_contain_text("3,2")
 
 
 def test_a_token_is_replaced_and_the_run_writes_on(page: Any) -> None:

@@ -49,6 +49,10 @@ from regard.views.report import (
 from regard.views.story_attention import StoryAttention
 from regard.views.worked_attention import ChangedScores, WorkedAttention
 
+REGION_NAMES = (
+    "A region of the image is named by its row and column, counted from the top left: 1,1 is the "
+    "corner."
+)
 View = Literal[
     "alignment",
     "encoder",
@@ -556,7 +560,8 @@ class Explanation(Result):
             tokens=[*ATTENTION_NAMES.values()],
         )
         of_regions = self.picture is not None and view == "alignment"
-        return _section("Attention", [part], bool(selected) and not of_regions)
+        parts = [part, *[muted(REGION_NAMES)] * (self.picture is not None)]
+        return _section("Attention", parts, bool(selected) and not of_regions)
 
     def _occluded(self, occlusion: Occlusion, view: View) -> Section:
         """How much the answer depends on each word, after the likeliest answers of a classifier."""

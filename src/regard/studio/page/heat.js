@@ -265,24 +265,36 @@ export function lines(map, width, room, pick) {
 
 // --------------------------------------------------------------------------------------------------- image and heads
 
-// The image, dark where the chosen word did not look.
-export function regions(picture, map, side = 320) {
+// The image, dark where the chosen word did not look. pick({ column }) is called while a region is pointed at.
+export function regions(picture, map, side = 320, pick = null) {
   const image = h("canvas", { width: picture.side, height: picture.side }), pixels = decode(picture.pixels);
   const data = image.getContext("2d").createImageData(picture.side, picture.side);
   for (let i = 0; i < picture.side ** 2; i++) data.data.set([...pixels.subarray(3 * i, 3 * i + 3), 255], 4 * i);
   image.getContext("2d").putImageData(data, 0, 0);
   const [canvas, context] = canvasOf(side, side, { role: "img", "aria-label": t("part_image") });
   const across = picture.columns, down = Math.ceil(map.columns.length / across);
-  return { element: canvas, select({ row }) {
+  const [wide, high] = [side / across, side / down];
+  if (pick) {
+    canvas.addEventListener("mousemove", event => {
+      const column = Math.floor(event.offsetY / canvas.clientHeight * down) * across + Math.floor(event.offsetX / canvas.clientWidth * across);
+      if (column >= 0 && column < map.columns.length) pick({ column });
+    });
+    canvas.addEventListener("mouseleave", () => pick());
+  }
+  return { element: canvas, select({ row, column }) {
     context.imageSmoothingEnabled = false;
     context.drawImage(image, 0, 0, side, side);
-    if (row === undefined) return;
-    const weights = rowOf(map, row), peak = most(weights);
-    weights.forEach((weight, n) => {
-      context.fillStyle = `rgba(0,0,0,${(0.85 * (1 - weight / peak)).toFixed(3)})`;
-      const [wide, high] = [side / across, side / down];
-      context.fillRect(n % across * wide, Math.floor(n / across) * high, wide + 0.5, high + 0.5);
-    });
+    if (row !== undefined) {
+      const weights = rowOf(map, row), peak = most(weights);
+      weights.forEach((weight, n) => {
+        context.fillStyle = `rgba(0,0,0,${(0.85 * (1 - weight / peak)).toFixed(3)})`;
+        context.fillRect(n % across * wide, Math.floor(n / across) * high, wide + 0.5, high + 0.5);
+      });
+    }
+    if (column === undefined) return;
+    context.strokeStyle = ink("--target");
+    context.lineWidth = 3;
+    context.strokeRect(column % across * wide + 1.5, Math.floor(column / across) * high + 1.5, wide - 3, high - 3);
   } };
 }
 // A picture of every head; pick(layer, head) counts from 1.

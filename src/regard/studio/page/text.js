@@ -350,6 +350,7 @@ export const TEXTS = {
   hover_hint: { en: "Point at a word or a cell, or move the slider: the stronger the shade, the more was read of it.", ko: "단어나 칸을 가리키거나 슬라이더를 움직이십시오. 색이 진할수록 많이 읽은 것입니다." },
   scale: { en: "From 0 to {peak}, the strongest shade.", ko: "0에서 {peak}까지이며, 가장 진한 색이 {peak}입니다." },
   scale_rows: { en: "Each row from 0 to its own largest weight, the strongest shade.", ko: "행마다 0에서 그 행의 가장 큰 가중치까지이며, 가장 큰 값이 가장 진합니다." },
+  region_names: { en: "A region of the image is named by its row and column, counted from the top left: 1,1 is the corner.", ko: "이미지 영역의 이름은 왼쪽 위에서부터 센 행과 열입니다. 1,1은 왼쪽 위 모서리입니다." },
   scale_masks: { en: "Filled: may be looked at. Empty: hidden.", ko: "채워진 칸은 볼 수 있고 빈 칸은 가려져 있습니다." },
   scale_positions: { en: "A row for each position, a column for each dimension.", ko: "행은 위치, 열은 차원입니다." },
   scale_signed: { en: "From -{peak} in orange to {peak} in blue.", ko: "주황 -{peak}에서 파랑 {peak}까지입니다." },

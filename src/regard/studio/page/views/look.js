@@ -151,7 +151,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
     }
     const upright = answer.view === "hops" && !asLines;
     parts.push(asLines ? lines(map, Math.min(900, width), innerHeight - BELOW, pick) : upright ? turnedMap(map, width, height, pick) : heatMap(map, pick));
-    if (answer.picture) parts.unshift(regions(answer.picture, map, PICTURE));
+    if (answer.picture) parts.unshift(regions(answer.picture, map, PICTURE, pick));
     const slider = h("input", { type: "range", min: 0, max: map.rows.length - 1, value: 0, "data-arrows": "",
       oninput: () => { fixed = { row: Number(slider.value) }; pick(); }, onchange: () => { state.word = slider.value; keep(state); } });
     const told = h("output", { class: "told claim" });
@@ -176,7 +176,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
       saves(one, `${name}-${n + 2}`, false, () => undefined)));
     return [[worded && told, output,
       h("div", { class: "panels" }, h("div", {}, title(answer.map), h("div", { class: "panels" }, parts.map(part => part.element)),
-        h("p", { class: "muted" }, scaleOf(map)), alone.length > 0 && saves(map, name, asLines, () => fixed.row)), alone),
+        h("p", { class: "muted" }, scaleOf(map), answer.picture && ` ${t("region_names")}`), alone.length > 0 && saves(map, name, asLines, () => fixed.row)), alone),
       worded && h("div", { class: "film" }, labelled(t("looking"), slider)),
       !asLines && strip(t("looking_from"), from), !asLines && strip(t("looking_at"), to)],
     [...choosers(answer), heads(answer), worded && h("p", { class: "muted" }, t("hover_hint")),

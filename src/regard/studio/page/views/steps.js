@@ -89,7 +89,7 @@ export async function render({ stage: paper, controls: rail, onsubmit, runs, run
     });
     const head = (text, own, number) => h("th", { scope: "col", "data-stage": own, class: number ? "number" : null }, symbols(text));
     const equation = (own, part) => h("p", { class: "equation formula", tabindex: 0, "data-stage": own }, mathematics(worked.mathml[part]));
-    const sections = h("div", { class: "worked" },
+    const sections = h("div", { class: "worked" }, facts.inputs[0] === "image" && h("p", { class: "muted" }, t("region_names")),
       Object.keys(worked.query).length > 0 && h("section", { "data-stage": 1 }, h("h2", {}, t("stage_query")), vectorTable(worked.query)),
       h("section", { "data-stage": 2 }, h("h2", {}, t("stage_keys")), h("p", { class: "muted", "data-stage": 3 }, t("steps_change")),
         equation(3, "score"), equation(4, "softmax"),
