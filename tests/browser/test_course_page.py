@@ -33,6 +33,7 @@ TEXTS = {
         "skip": "Show me",
         "guessed": "You guessed {}; it is {}.",
         "told": "It is {}.",
+        "rest": "What follows is shown when you have guessed.",
     },
     "ko": {
         "first": "먼저 짐작해 보십시오.",
@@ -40,6 +41,7 @@ TEXTS = {
         "skip": "바로 보기",
         "guessed": "짐작은 {}, 실제는 {}입니다.",
         "told": "{}입니다.",
+        "rest": "뒤의 내용은 짐작한 다음에 보입니다.",
     },
 }
 
@@ -72,7 +74,10 @@ def report(language: str) -> dict[str, Any]:
         "title": "One vector",
         "opening": "What one vector holds.",
         "conclusions": ["30 % of the long ones are right."],
-        "sections": [{"heading": "Lengths", "parts": [prose, guess, figure, folded]}],
+        "sections": [
+            {"heading": "Lengths", "parts": [prose, guess, figure, folded]},
+            {"heading": "Widths", "parts": [{**prose, "html": "<p>It was 30.</p>"}]},
+        ],
     }
 
 
@@ -107,11 +112,14 @@ def test_a_guess_comes_before_what_it_asks_for(page: Any, computed: Path) -> Non
     page.get_by_text("The model has one vector.").wait_for()
     assert not figure.is_visible()
     assert not findings.is_visible()
+    assert page.get_by_role("heading", name="Widths").is_visible(), "there is more to come"
+    assert not page.get_by_text("It was 30.").is_visible()
     page.get_by_role("slider").fill("70")
     page.get_by_role("button", name="That is my guess").click()
     page.get_by_text("You guessed 70; it is 30.").wait_for()
     assert figure.is_visible()
     assert findings.is_visible()
+    assert page.get_by_text("It was 30.").is_visible()
     page.reload()
     page.get_by_role("button", name="Show me").click()
     page.get_by_text("It is 30.").wait_for()

@@ -129,6 +129,7 @@ GUESS_TEXTS = {
     "skip": "Show me",
     "guessed": "You guessed {}; it is {}.",
     "told": "It is {}.",
+    "rest": "What follows is shown when you have guessed.",
 }
 """The texts of a question, by their names in report.js."""
 

@@ -110,6 +110,8 @@ async function render() {
   }
 }
 
+// The bar has two lines if there are many runs in it: what sticks below it knows.
+new ResizeObserver(() => document.documentElement.style.setProperty("--bar", `${header.offsetHeight}px`)).observe(header);
 setTheme(localStorage.getItem("regard-theme") || "system");
 addEventListener("hashchange", render);
 render();

@@ -519,9 +519,11 @@ function drawGuess(element, part) {
     told.textContent = guess === null ? texts.told.replace("{}", right) : texts.guessed.replace("{}", amount(guess)).replace("{}", right);
     asked.replaceWith(marks);
     element.classList.remove("open");
+    rest.remove();
   }
+  const rest = make("p", { class: "muted" }, texts.rest || "");
   element.classList.add("guess", "open");
-  element.append(make("p", {}, make("b", {}, texts.first), " ", part.question), asked, told);
+  element.append(make("p", {}, make("b", {}, texts.first), " ", part.question), asked, told, rest);
 }
 
 // ---------------------------------------------------------------------------------------------------------- the page

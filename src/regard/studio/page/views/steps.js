@@ -212,16 +212,17 @@ async function attendingRun(runs, run, signal) {
 
 // What `regard show` draws: equations that need no run.
 function pictures(root, first = "", signal) {
-  const place = h("div", { class: "results" });
-  async function open(name) {
+  const place = h("div", { class: "results opened-picture" });
+  async function open(name, chosen = false) {
     keep({ picture: name });
     for (const one of list.children) one.setAttribute("aria-pressed", String(one.dataset.picture === name));
     try {
       place.replaceChildren(...(name ? reportOf(await get(`/show/${encodeURIComponent(name)}`, signal)) : []));
+      if (name && chosen) place.scrollIntoView({ behavior: "smooth" }); // it is below the whole list
     } catch (error) { if (error.name !== "AbortError") place.replaceChildren(problem(error)); }
   }
   const list = h("div", { class: "pictures", role: "group", "aria-label": t("picture") }, PICTURES.map(name => h("button", { type: "button", "data-picture": name, "aria-pressed": "false",
-    onclick: event => open(event.currentTarget.getAttribute("aria-pressed") === "true" ? "" : name) },
+    onclick: event => open(event.currentTarget.getAttribute("aria-pressed") === "true" ? "" : name, true) },
     h("span", { class: "thumbnail-place" }), h("span", {}, t(`picture_${name.replaceAll("-", "_")}`)))));
   // A drawing is computed when its button comes into view.
   const seen = new IntersectionObserver(entries => entries.filter(one => one.isIntersecting).forEach(({ target }) => {
