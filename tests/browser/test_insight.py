@@ -133,6 +133,11 @@ def test_a_picture_needs_no_run(page: Any) -> None:
     choose("masks")
     page.get_by_text("a filled cell means allowed").wait_for()
     assert page.get_by_text("the strongest shade").count() == 0, "a mask is yes or no"
+    choose("beam")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save as an exercise").click()
+    assert saved.value.suggested_filename == "beam-en.html"
+    expect(page.locator(".opened-picture")).to_be_in_viewport()
     choose("dot-products")
     page.reload()
     page.get_by_role("cell", name="1,024").wait_for()

@@ -36,6 +36,7 @@ from regard.runs.packaged import packaged_runs  # noqa: E402
 from regard.studio.runs import MAX_RUNS_IN_MEMORY, Runs  # noqa: E402
 from regard.studio.server import create_app  # noqa: E402
 from regard.studio.settings import Settings  # noqa: E402
+from regard.views.thumbnail import thumbnail  # noqa: E402
 
 LOCAL = "http://127.0.0.1"
 RECIPE = yaml.safe_dump(TINY)
@@ -65,6 +66,16 @@ def numbers(text: str, dtype: str) -> Any:
 def test_a_picture_is_that_of_show(client: Any) -> None:
     assert client.get("/show/softmax").json() == json.loads(
         json.dumps(regard.show("softmax").report().to_json())
+    )
+    drawing = client.get("/show/softmax/thumbnail").json()["svg"]
+    assert drawing == thumbnail(regard.show("softmax").report())
+    exercise = client.get("/show/beam/exercise", headers={"accept-language": "ko"}).json()["html"]
+    assert '<html lang="ko">' in exercise
+    assert "______" in exercise
+    refused = client.get("/show/softmax/exercise")
+    assert (refused.status_code, refused.json()["error"]) == (
+        422,
+        "--exercise, --solution: softmax has no exercise",
     )
     refused = client.get("/show/sofmax")
     assert refused.status_code == 422

@@ -9,6 +9,9 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -285,6 +288,23 @@ def test_a_page_with_stored_findings_is_written_without_a_run(
     assert "--no-run trains nothing" in fail("course", "3", "--no-run", "--quick")[0]
     monkeypatch.setattr("regard.course.lab.packaged", lambda _: None)
     assert "no findings come with this chapter" in fail("course", "3", "--no-run")[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="Ctrl-C goes to a group of processes")
+def test_a_page_can_be_read_while_its_experiment_runs(tmp_path: Path) -> None:
+    """Ctrl-C leaves the page with the findings of the package."""
+    command = [sys.executable, "-m", "regard", "course", "3", "--lang", "en"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr
+    assert "course/3.html can be read now" in process.stderr.readline()
+    assert "training the run" in process.stderr.readline()
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    html = (tmp_path / "course" / "3.html").read_text(encoding="utf-8")
+    assert "Computed with regard" in html
 
 
 def test_the_command_lists_runs_once_and_refuses(

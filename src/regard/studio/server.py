@@ -51,6 +51,7 @@ from regard.studio.served import ServedRun
 from regard.studio.settings import Settings
 from regard.studio.trainings import Trainings
 from regard.studio.verbs import VERB_BODIES, VerbBody
+from regard.views.page import page
 from regard.views.report import in_language
 from regard.views.thumbnail import thumbnail
 
@@ -118,6 +119,7 @@ def create_app(
         _add_verb(api, "/runs/{name}/diagram", DiagramBody, runs.named)
         api.get("/show/{picture}")(show_picture)
         api.get("/show/{picture}/thumbnail")(show_thumbnail)
+        api.get("/show/{picture}/exercise")(show_exercise)
         SentImages().add_routes(api)
         api.get("/topics")(list_topics)
         trainings.add_routes(api)
@@ -190,6 +192,11 @@ def show_picture(picture: str) -> dict[str, Any]:
 def show_thumbnail(picture: str) -> dict[str, str]:
     """A small drawing of a picture of `regard show`, for a list."""
     return {"svg": _thumbnail(picture, default_language())}
+
+
+def show_exercise(picture: str) -> dict[str, str]:
+    """A worked example as a page to print: with blanks, and then with its solution."""
+    return {"html": page(show(picture, exercise=True, solution=True).report())}
 
 
 @cache

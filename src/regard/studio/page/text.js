@@ -145,6 +145,7 @@ export const TEXTS = {
   steps_other: { en: "Work out {run} instead", ko: "{run}의 어텐션 계산하기" },
   step_written: { en: "Token that is written", ko: "생성하는 토큰" },
   pictures: { en: "Equations without a run", ko: "실행 없이 보는 수식" },
+  save_exercise: { en: "Save as an exercise to print, with its solution", ko: "풀이가 딸린 연습지로 저장(인쇄용)" },
   pictures_hint: { en: "Choose one: it is drawn with small numbers of its own, as regard show draws it.", ko: "하나를 고르면 작은 숫자로 그려집니다. regard show 명령의 그림과 같습니다." },
   picture: { en: "Picture", ko: "그림" },
   picture_positions: { en: "Sinusoidal positions", ko: "사인파 위치 인코딩" },

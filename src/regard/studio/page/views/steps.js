@@ -4,7 +4,7 @@
 import { address, keep } from "../address.js";
 import { get, post, runPath } from "../api.js";
 import { likeliestBars } from "../branches.js";
-import { choice, empty, h, labelled, problem, select } from "../dom.js";
+import { choice, download, empty, h, labelled, problem, select } from "../dom.js";
 import { factors, softmax, weightedSum } from "../equations.js";
 import { filmstrip, someNumbers, strip } from "../filmstrip.js";
 import { shownToken } from "../heat.js";
@@ -12,15 +12,15 @@ import { icon } from "../icons.js";
 import { codeLines, lit, mathematics, symbols } from "../math.js";
 import { busy, targetField, untilLeft } from "../parts.js";
 import { reportOf } from "../reports.js";
-import { t } from "../text.js";
+import { language, t } from "../text.js";
 
 const STAGES = ["query", "keys", "scores", "softmax", "context", "after"];
 const PAUSE = 2500;
 const MOST_ASKED = 12; // runs that are looked through for one with attention
 const CHOSEN = ["view", "layer", "head", "step"];
-const PICTURES = [
-  "positions", "masks", "softmax", "dot-products", "label-smoothing", "schedules", "tokenizers",
-  "special-tokens", "annotation", "attention-steps", "self-attention", "attention-kinds",
+const DRAWN = ["positions", "masks", "softmax", "dot-products", "label-smoothing", "schedules"];
+const WORKED = [ // with an exercise to print
+  "tokenizers", "special-tokens", "annotation", "attention-steps", "self-attention", "attention-kinds",
   "layer-norm", "feed-forward", "path-length", "beam", "elmo", "bert-input", "embeddings",
   "masking", "next-sentence",
 ];
@@ -210,6 +210,16 @@ async function attendingRun(runs, run, signal) {
   return "";
 }
 
+// A sheet to print with blanks, and its solution on the next page.
+function exerciseOf(name) {
+  const said = h("span"), save = async () => {
+    try {
+      const { html } = await get(`/show/${name}/exercise`);
+      download(`${name}-${language()}.html`, html, "text/html");
+    } catch (error) { said.replaceChildren(problem(error)); }
+  };
+  return h("p", { class: "buttons" }, h("button", { type: "button", onclick: save }, t("save_exercise")), said);
+}
 // What `regard show` draws: equations that need no run.
 function pictures(root, first = "", signal) {
   const place = h("div", { class: "results opened-picture" });
@@ -217,11 +227,12 @@ function pictures(root, first = "", signal) {
     keep({ picture: name });
     for (const one of list.children) one.setAttribute("aria-pressed", String(one.dataset.picture === name));
     try {
-      place.replaceChildren(...(name ? reportOf(await get(`/show/${encodeURIComponent(name)}`, signal)) : []));
+      const report = name && await get(`/show/${encodeURIComponent(name)}`, signal);
+      place.replaceChildren(...(name ? [WORKED.includes(name) ? exerciseOf(name) : "", ...reportOf(report)] : []));
       if (name && chosen) place.scrollIntoView({ behavior: "smooth" }); // it is below the whole list
     } catch (error) { if (error.name !== "AbortError") place.replaceChildren(problem(error)); }
   }
-  const list = h("div", { class: "pictures", role: "group", "aria-label": t("picture") }, PICTURES.map(name => h("button", { type: "button", "data-picture": name, "aria-pressed": "false",
+  const list = h("div", { class: "pictures", role: "group", "aria-label": t("picture") }, [...DRAWN, ...WORKED].map(name => h("button", { type: "button", "data-picture": name, "aria-pressed": "false",
     onclick: event => open(event.currentTarget.getAttribute("aria-pressed") === "true" ? "" : name, true) },
     h("span", { class: "thumbnail-place" }), h("span", {}, t(`picture_${name.replaceAll("-", "_")}`)))));
   // A drawing is computed when its button comes into view.
