@@ -12,11 +12,12 @@ import pytest
 from jinja2 import meta
 
 from regard.course import chapters, find_chapter
+from regard.course import findings as files
 from regard.course.findings import packaged, store
 from regard.course.lab import FIGURE_PLACE, template_environment
 from regard.course.search import CLAIMS
 from regard.course.unfilled import unfilled, without_results
-from regard.studio.shown_chapters import packaged_chapter, packaged_page
+from regard.studio import shown_chapters as shown
 from regard.views.report import Table
 
 pytestmark = pytest.mark.browser
@@ -158,7 +159,7 @@ def without_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def forget_findings() -> None:
-    for kept in (packaged, packaged_chapter, packaged_page):
+    for kept in (packaged, shown.packaged_chapter, shown.packaged_page, shown._packaged_lesson):
         kept.cache_clear()
 
 
@@ -197,6 +198,21 @@ def test_packaged_findings_are_shown_at_once(page: Any, with_findings: None, lan
         page.open(f"#/course?chapter=3&lang={language}")
         page.get_by_role("button", name=re.compile("Save as a page|페이지로 저장")).click()
     assert "<code>regard course 3</code>" in Path(saved.value.path()).read_text(encoding="utf-8")
+
+
+def test_what_the_command_has_found_is_shown(page: Any, with_findings: None, root: Path) -> None:
+    """`regard course 3` in the terminal leaves its findings beside its runs."""
+    [packaged_file] = files.PACKAGED.iterdir()
+    own = root.parent / "course" / "runs" / "findings"
+    own.mkdir(parents=True)
+    try:
+        shutil.copy(packaged_file, own)
+        page.open("#/course?chapter=3")
+        page.get_by_role("button", name="Save as a page").wait_for()
+        assert page.locator(".origin").count() == 0, "found here"
+        assert page.locator(".pending").count() == 0
+    finally:
+        shutil.rmtree(root.parent / "course")
 
 
 def test_a_chapter_is_read_before_it_is_computed(page: Any, without_findings: Path) -> None:

@@ -734,9 +734,14 @@ def packaged_lesson(chapter: Chapter, language: str) -> Lesson | None:
     stored = packaged(chapter.name)
     if stored is None:
         return None
+    return fitting_lesson(chapter, language, stored)
+
+
+def fitting_lesson(chapter: Chapter, language: str, stored: Stored) -> Lesson | None:
+    """A chapter with stored findings; None if they lack what its text or its claims ask for."""
     try:
         lesson = stored_lesson(chapter, language, stored)
-        lesson.report()
+        figures = {name for _, name in FIGURE_PLACE.findall(lesson.text) if ":" not in name}
     except (KeyError, UndefinedError):
         return None
-    return lesson
+    return lesson if figures <= {*lesson.found} else None

@@ -17,13 +17,22 @@ from fastapi import FastAPI, HTTPException
 from pydantic import Field
 
 from regard.course import LANGUAGES, Chapter, chapters
+from regard.course.findings import FINDINGS_FOLDER, file_name
 from regard.course.in_studio import OPENINGS, Opening, run_of
+from regard.course.lab import Lesson
 from regard.course.topics import topics
 from regard.course.unfilled import unfilled
 from regard.language import default_language
 from regard.studio.requests import Body
 from regard.studio.runs import Runs
-from regard.studio.shown_chapters import origin_of, packaged_chapter, packaged_page
+from regard.studio.shown_chapters import (
+    origin_of,
+    own_lesson,
+    packaged_chapter,
+    packaged_page,
+    shown_chapter,
+)
+from regard.views.page import page
 
 State = Literal["none", "computing", "failed", "computed"]
 WAIT_SECONDS = 10.0
@@ -73,7 +82,12 @@ class Courses:
         chapter = self._found(number)
         language = default_language()
         told = self._result(number)
-        report = told[language] if told else packaged_chapter(chapter.name, language)
+        if told:
+            report = told[language]
+        elif own := self._own_lesson(chapter):
+            report = shown_chapter(own)
+        else:
+            report = packaged_chapter(chapter.name, language)
         return {
             **self._summary(chapter),
             "report": report,
@@ -93,6 +107,8 @@ class Courses:
         path = self.folder / f"{number}.{language}.html"
         if self._result(number) and path.exists():
             html: str | None = path.read_text(encoding="utf-8")
+        elif own := self._own_lesson(chapter):
+            html = page(own.report())
         else:
             html = packaged_page(chapter.name, language)
         if html is None:
@@ -171,7 +187,7 @@ class Courses:
         raise HTTPException(404, "there is no such chapter")
 
     def _summary(self, chapter: Chapter) -> dict[str, Any]:
-        state = self._state(chapter.number)
+        state = self._state(chapter)
         opening = chapter.text.partition("\n")[2].strip().partition("\n\n")[0]
         told = self._result(chapter.number) if state == "computed" else None
         lines = self._log(chapter.number) if state in ("computing", "failed") else []
@@ -182,19 +198,27 @@ class Courses:
             "opening": opening if "{{" not in opening else "",
             "state": state,
             "quick": bool(told and told["quick"]),
-            "packaged": None if told else origin_of(chapter.name),
+            "packaged": None if state == "computed" else origin_of(chapter.name),
             "trained": sum(line.startswith("training the run") for line in lines),
             "message": lines[-1] if lines else "",
         }
 
-    def _state(self, number: int) -> State:
-        if self._computing == number and self._process is not None:
+    def _state(self, chapter: Chapter) -> State:
+        if self._computing == chapter.number and self._process is not None:
             code = self._process.poll()
             if code is None:
                 return "computing"
             if code:
                 return "failed"
-        return "computed" if self._result(number) else "none"
+        known = self._result(chapter.number) or self._own_lesson(chapter)
+        return "computed" if known else "none"
+
+    def _own_lesson(self, chapter: Chapter) -> Lesson | None:
+        """The chapter with what `regard course` has found in this folder."""
+        path = self.folder / "runs" / FINDINGS_FOLDER / file_name(chapter)
+        if not path.is_file():
+            return None
+        return own_lesson(path, path.stat().st_mtime_ns, chapter.name, default_language())
 
     def _result(self, number: int) -> dict[str, Any] | None:
         path = self.folder / f"{number}.json"

@@ -3,14 +3,16 @@ the package."""
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import replace
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 from regard.course import find_chapter
-from regard.course.findings import packaged
+from regard.course.findings import read
 from regard.course.in_studio import OPENINGS
-from regard.course.lab import FIGURE_PLACE, Lesson, packaged_lesson
-from regard.language import request_language
+from regard.course.lab import FIGURE_PLACE, Lesson, fitting_lesson, packaged_lesson
+from regard.language import default_language, request_language
 from regard.views.page import markdown_renderer, page
 
 SECONDS_PER_MINUTE = 60
@@ -38,23 +40,35 @@ def shown_chapter(lesson: Lesson) -> dict[str, Any]:
 @cache
 def packaged_chapter(name: str, language: str) -> dict[str, Any] | None:
     """A chapter with the findings of the package; None if it has none."""
-    lesson = packaged_lesson(find_chapter(name, language), language)
+    lesson = _packaged_lesson(name, language)
     return None if lesson is None else shown_chapter(lesson)
+
+
+@lru_cache(maxsize=64)
+def own_lesson(path: Path, changed: int, name: str, language: str) -> Lesson | None:
+    """A chapter with findings that `regard course` left in a file, `changed` at this time."""
+    lesson = fitting_lesson(find_chapter(name, language), language, read(path))
+    return None if lesson is None else replace(lesson, origin=None)
 
 
 @cache
 def packaged_page(name: str, language: str) -> str | None:
     """The page of a chapter with the findings of the package."""
-    lesson = packaged_lesson(find_chapter(name, language), language)
+    lesson = _packaged_lesson(name, language)
     return None if lesson is None else page(lesson.report())
+
+
+@cache
+def _packaged_lesson(name: str, language: str) -> Lesson | None:
+    return packaged_lesson(find_chapter(name, language), language)
 
 
 def origin_of(name: str) -> dict[str, Any] | None:
     """Where and when the findings were computed that the package has for a chapter."""
-    stored = packaged(name)
-    if stored is None or packaged_chapter(name, "en") is None:
+    lesson = _packaged_lesson(name, default_language())
+    if lesson is None or lesson.origin is None:
         return None
-    origin = stored.origin
+    origin = lesson.origin
     return {
         "version": origin.version,
         "date": origin.date,
