@@ -305,3 +305,19 @@ def test_the_weights_on_the_page_are_those_of_the_server(page: Any) -> None:
     np.testing.assert_allclose(values.sum(1), 1, atol=1e-5)
     best = answer["columns"][int(values[0].argmax())]
     assert f"looked at {best} {values[0].max():.2f}" in page.locator("output.told").inner_text()
+
+
+def test_a_story_stands_below_its_answer(page: Any) -> None:
+    """The bar has room for one line of it."""
+    page.open("#/try?run=stories")
+    story = page.locator(".story")
+    story.get_by_role("heading", name=re.compile("^Where|^Who|^What")).wait_for()
+    assert story.locator("li").count() >= 2
+    page.locator(".example").nth(1).click()
+    page.wait_for_selector("main[aria-busy=false]")
+    assert (
+        page.locator(".example")
+        .nth(1)
+        .get_attribute("data-tip")
+        .startswith(story.locator("li").first.inner_text())
+    )

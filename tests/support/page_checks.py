@@ -3,7 +3,8 @@
 CLIPPED = """() => [...document.querySelectorAll("main *, header *, nav *")].filter(one => {
   const style = getComputedStyle(one), text = [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim());
   const drawn = one.checkVisibility({ visibilityProperty: true });
-  if (!text || !drawn || one.closest("textarea, select, svg, .hint")) return false;
+  const spoken = style.clipPath === "inset(50%)"; // for screen readers alone
+  if (!text || !drawn || spoken || one.closest("textarea, select, svg, .hint")) return false;
   if (style.textOverflow === "ellipsis" && one.closest("[data-tip]")) return false;
   const cut = ["hidden", "clip"].includes(style.overflowX) && one.scrollWidth > one.clientWidth + 1;
   const low = ["hidden", "clip"].includes(style.overflowY) && one.scrollHeight > one.clientHeight + 1;
@@ -15,7 +16,8 @@ OVERLAPPING = """() => {
   const drawn = one => one.checkVisibility({ visibilityProperty: true, opacityProperty: true });
   const own = one => [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim());
   const texts = [...document.querySelectorAll("main *")]
-    .filter(one => own(one) && drawn(one) && !one.closest("svg, math, select, textarea, .tour"));
+    .filter(one => own(one) && drawn(one) && !one.closest("svg, math, select, textarea, .tour")
+      && getComputedStyle(one).clipPath !== "inset(50%)");
   const styles = one => {
     const all = [];
     for (let at = one; at; at = at.parentElement) all.push([at, getComputedStyle(at)]);

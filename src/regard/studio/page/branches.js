@@ -53,9 +53,11 @@ export async function tokenTree({ run, input, first, wanted = [], languages = {}
     const here = at.row === n && at.step === i, { label, probability } = step.chosen;
     return h("button", { type: "button", class: ["token", i === row.from && n > 0 && "forced", i > 0 && goesOn(label, row.steps) && "joined"].filter(Boolean).join(" "), style: { "--share": probability },
       "data-at": here, tabindex: here ? 0 : -1, "aria-label": t("token_p", { token: shownToken(label), p: probability.toFixed(3) }),
-      onpointerenter: () => point(n, i), onfocus: () => point(n, i), onclick: () => point(n, i), onkeydown: event => move(event, n, i) },
+      onpointermove: event => moved(event) && (at.row !== n || at.step !== i) && point(n, i), onfocus: () => point(n, i), onclick: () => point(n, i), onkeydown: event => move(event, n, i) },
     h("span", {}, shownToken(label)), h("small", {}, percent(probability)));
   }
+  // Not a page that scrolls under a pointer at rest.
+  const moved = event => event.movementX !== 0 || event.movementY !== 0;
   function move(event, n, i) {
     const to = { ArrowRight: [n, i + 1], ArrowLeft: [n, i - 1], ArrowDown: [n + 1, i], ArrowUp: [n - 1, i] }[event.key];
     const next = to && rows[to[0]] && place.querySelectorAll(".output-row")[to[0]].querySelectorAll(".token")[to[1]];

@@ -33,7 +33,7 @@ function languageFields(sides, params) {
 
 function textFields(names, text) {
   const separator = names.includes("story") ? "\n" : "\t";
-  const fields = names.map(name => h("textarea", { rows: 1, spellcheck: "false", class: LONG.includes(name) ? "long" : null,
+  const fields = names.map(name => h("textarea", { rows: 1, placeholder: name === "story" ? t("part_story_hint") : null, spellcheck: "false", class: LONG.includes(name) ? "long" : null,
     oninput: () => later(), onchange: () => store(), onkeydown: event => {
       const sends = event.ctrlKey || event.metaKey || (!LONG.includes(name) && !event.shiftKey && !event.isComposing);
       if (event.key !== "Enter" || !sends) return;

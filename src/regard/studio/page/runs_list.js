@@ -16,10 +16,11 @@ const FACTS = {
   model: [run => run.model, run => t(`model_${run.model}`)],
   data: [run => run.data, run => run.data],
 };
-// What each column is sorted by; a column without has no order.
+// Each column's name in the address, its title, and what it is sorted by; a column without that has no order.
 const COLUMNS = [
-  ["name", run => run.name.toLowerCase()], ["model", run => run.model && t(`model_${run.model}`)], ["best_metric", run => bestOf(run)?.[1]],
-  ["curve", null], ["state", run => run.state && stateText(run)], ["date", run => run.date]];
+  ["name", () => t("name"), run => run.name.toLowerCase()], ["model", () => t("model"), run => run.model && t(`model_${run.model}`)],
+  ["best", () => t("best_metric"), run => bestOf(run)?.[1]], ["curve", () => t("curve"), null],
+  ["state", () => t("state"), run => run.state && stateText(run)], ["date", () => t("date"), run => run.date]];
 const textOf = run => [run.name, run.data, run.languages, ...["task", "model"].filter(name => run[name]).flatMap(name => [run[name], FACTS[name][1](run)])]
   .join(" ").toLowerCase();
 
@@ -64,10 +65,10 @@ export function runsList(params, chosen, choose) {
   }
   function head() {
     const now = state.sort.replace("-", ""), down = state.sort.startsWith("-");
-    return h("thead", {}, h("tr", {}, h("td"), COLUMNS.map(([name, value]) => h("th", { scope: "col",
+    return h("thead", {}, h("tr", {}, h("td"), COLUMNS.map(([name, title, value]) => h("th", { scope: "col",
       "aria-sort": name === now ? down ? "descending" : "ascending" : null },
-      value ? h("button", { type: "button", class: "sorting", onclick: () => set({ sort: name !== now ? name : down ? "" : `-${name}` }) }, t(name),
-        h("span", { "aria-hidden": "true" }, name !== now ? "" : down ? " ↓" : " ↑")) : t(name)))));
+      value ? h("button", { type: "button", class: "sorting", onclick: () => set({ sort: name !== now ? name : down ? "" : `-${name}` }) }, title(),
+        h("span", { "aria-hidden": "true" }, name !== now ? "" : down ? " ↓" : " ↑")) : title()))));
   }
   function bodies(those) {
     if (!(state.group in FACTS)) return [h("tbody", {}, those.map(run => row(run, chosen, choose)))];
@@ -105,7 +106,7 @@ export function runsList(params, chosen, choose) {
 
 // Without a column: the user's runs before the examples, the latest first.
 function order(sort) {
-  const value = COLUMNS.find(([name]) => name === sort.replace("-", ""))?.[1], sign = sort.startsWith("-") ? -1 : 1;
+  const value = COLUMNS.find(([name]) => name === sort.replace("-", ""))?.[2], sign = sort.startsWith("-") ? -1 : 1;
   if (!value) return (one, other) => (one.example ?? false) - (other.example ?? false) || (other.date || Infinity) - (one.date || Infinity);
   return (one, other) => {
     const [a, b] = [value(one), value(other)], known = x => x !== undefined && x !== null && x !== "";

@@ -165,7 +165,11 @@ export function drawn(prediction, parts) {
     const columns = [{ name: t("output") }, { name: t("log_p"), numeric: true }];
     shown.push(h("h2", {}, t("best_outputs")), table(columns, rows, { title: t("best_outputs") }));
   } else if (Number.isFinite(prediction.score) && !prediction.tokens?.length) { // token by token it stands there
-    shown.push(h("p", { class: "muted" }, `${t("log_p")} ${prediction.score.toFixed(3)}`));
+    shown.push(h("p", { class: "muted" }, `${t("log_p")} ${(prediction.score || 0).toFixed(3).replace("-0.000", "0.000")}`));
+  }
+  if (parts.story) { // of which the bar shows one line
+    const lines = parts.story.split("\n").map(line => line.trim()).filter(Boolean);
+    shown.push(h("section", { class: "story" }, h("h2", {}, parts.question), h("ol", {}, lines.map(line => h("li", {}, line)))));
   }
   return shown;
 }
