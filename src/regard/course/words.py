@@ -1,4 +1,5 @@
-"""Chapter 7: a word with two meanings, in static and in contextual vectors."""
+"""Chapter 7: vectors of words and their analogies; then a word with two meanings, in static and in
+contextual vectors."""
 
 from __future__ import annotations
 
@@ -12,14 +13,49 @@ from typing import Any, cast
 
 import numpy as np
 
-from regard.api import Run, explain, features, load, vectors
+from regard.api import Run, explain, features, load, nearest_words, vectors
 from regard.config import Tree
 from regard.course.lab import MODEL_TITLES, Findings, Lab, built_in, flat, text_recipe, training_of
 from regard.course.seeds import Claim
-from regard.data.corpora import AmbiguousSentence, Part, meanings
+from regard.data.corpora import AmbiguousSentence, Part, analogies, meanings
 from regard.models.base import Contextual
 from regard.views.report import Cell, Curves, Numbers, Series, Table
 
+STATIC_MODELS: dict[str, tuple[str, Tree, float]] = {
+    "cbow": ("CBOW", {"kind": "word2vec", "method": "cbow"}, 3e-2),
+    "skip_gram": ("skip-gram", {"kind": "word2vec"}, 3e-2),
+    "cbow_tree": (
+        "CBOW, hierarchical softmax",
+        {"kind": "word2vec", "method": "cbow", "loss": "hierarchical_softmax"},
+        3e-2,
+    ),
+    "skip_gram_tree": (
+        "skip-gram, hierarchical softmax",
+        {"kind": "word2vec", "loss": "hierarchical_softmax"},
+        3e-2,
+    ),
+    "fasttext": ("fastText", {"kind": "fasttext", "buckets": 5000}, 1e-1),
+    "glove": ("GloVe", {"kind": "glove", "window": 5, "x_max": 10}, 5e-2),
+}
+"""Title, model and learning rate of each way to learn static vectors, the same settings as in the
+recipes facts-word2vec, facts-fasttext-korean and facts-glove."""
+SUBWORDS: dict[str, Tree] = {
+    "en": {"shortest": 3, "longest": 6},
+    "ko": {"shortest": 1, "longest": 4},
+}
+"""The lengths of fastText's n-grams: a Korean syllable is one character."""
+SHOWN_WORDS = {
+    "en": ["king", "Paris", "puppy", "sang"],
+    "ko": ["왕", "파리", "강아지", "불렀다"],
+}
+SHOWN_ANALOGIES = {
+    "en": ["king queen man", "France Paris Korea", "dog puppy cat"],
+    "ko": ["왕 여왕 남자", "프랑스 파리 한국", "개 강아지 소"],
+}
+UNREAD_ENDINGS = {"en": "s", "ko": "까지도"}
+"""An ending that no noun of the facts has."""
+VERBS = "past"
+"""The relation of the facts whose words are not nouns."""
 WORD_BLOCK_SIZES: Tree = {"layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0}
 PRETRAINED_MODELS: dict[str, tuple[Tree, int, float]] = {
     "word2vec": ({"kind": "word2vec", "width": 64}, 200, 1e-2),
@@ -46,6 +82,36 @@ NEIGHBOURS_SHOWN = 3
 
 
 CLAIMS = {
+    "analogies": Claim(
+        "CBOW and skip-gram learn vectors by which most analogies are right.",
+        lambda n: (
+            min(
+                n[f"{language}_{key}"] for language in ("en", "ko") for key in ("cbow", "skip_gram")
+            )
+            > 0.8
+        ),
+    ),
+    "tree": Claim(
+        "Hierarchical softmax learns as good ones as negative sampling.",
+        lambda n: all(
+            n[f"{language}_{key}_tree"] > n[f"{language}_{key}"] - 0.1
+            for language in ("en", "ko")
+            for key in ("cbow", "skip_gram")
+        ),
+    ),
+    "subwords": Claim(
+        "fastText knows forms that it has never read.",
+        lambda n: min(n["en_unread"], n["ko_unread"]) > 0.8,
+    ),
+    "glove": Claim(
+        "GloVe, which fits counts, has the fewest analogies of so small a text.",
+        lambda n: all(
+            n[f"{language}_glove"] < n[f"{language}_{key}"]
+            for language in ("en", "ko")
+            for key in STATIC_MODELS
+            if key != "glove"
+        ),
+    ),
     "static": Claim(
         "Static vectors do not tell the meanings apart.",
         lambda n: max(n["ko_word2vec_before"], n["en_word2vec_before"]) < 0.65,
@@ -76,6 +142,65 @@ CLAIMS = {
     ),
 }
 """What this chapter claims, checked with the numbers of each seed."""
+
+
+def _static_vectors(lab: Lab, language: str) -> Findings:
+    """Learn vectors of words in six ways from the same facts, in which it is known which analogies
+    are right."""
+    corpus = f"facts-{language}"
+    rows = []
+    numbers = Findings()
+    runs = dict[str, Run]()
+    for key, (title, model, rate) in STATIC_MODELS.items():
+        sizes = {"width": 32} | (SUBWORDS[language] if key == "fasttext" else {})
+        recipe = text_recipe(
+            model | sizes,
+            built_in(corpus, 4000, 200),
+            {"kind": "word", "vocabulary": 2000},
+            training_of(200, rate, warmup=10, batch_tokens=2048, decode=0),
+        )
+        runs[key] = lab.train(f"{corpus}-{key.replace('_', '-')}", recipe)
+        scores = nearest_words(runs[key], analogy_list=corpus).scores
+        shares = {score.section: score.right / max(1, score.total) for score in scores}
+        rows.append([title, *shares.values()])
+        numbers[f"{language}_{key}"] = shares["all"]
+    table = Table(["learned by", *shares], rows, formats=[".2f"])
+    seen = nearest_words(runs["cbow"], SHOWN_WORDS[language], analogies=SHOWN_ANALOGIES[language])
+    nearest, answers = (
+        section.parts[0] for section in seen.report().sections if section.heading != "Map"
+    )
+    unread = _unread_forms(lab, language, runs["fasttext"])
+    shown = lab.examples(
+        **{f"{language}_near": nearest, f"{language}_answers": answers, f"{language}_map": seen.map}
+    )
+    return numbers | {f"{language}_analogies": table} | shown | unread
+
+
+def _unread_forms(lab: Lab, language: str, run: Run) -> Findings:
+    """Ask fastText for the nearest word of nouns with an ending that it has not read: is it the noun,
+    or another form of it?"""
+    ending = UNREAD_ENDINGS[language]
+    nouns = sorted(
+        {
+            noun
+            for analogy in analogies(f"facts-{language}")
+            for noun in analogy[1:]
+            if analogy.relation != VERBS and not noun.endswith(ending)
+        }
+    )
+    asked = [noun + ending for noun in nouns]
+    found = [near[0].word for near in nearest_words(run, asked).neighbours]
+
+    def noun_in(word: str) -> str:
+        return max((noun for noun in nouns if word.startswith(noun)), key=len, default="")
+
+    rows = [[form, word] for form, word in zip(asked, found, strict=True)]
+    right = [noun_in(word) == noun for noun, word in zip(nouns, found, strict=True)]
+    table = Table(["form", "nearest word by fastText"], rows[:: len(rows) // 8])
+    return lab.examples(**{f"{language}_forms": table}) | {
+        f"{language}_unread": float(np.mean(right)),
+        f"{language}_unread_asked": len(nouns),
+    }
 
 
 def _run(lab: Lab, language: str, name: str) -> Run:
@@ -304,13 +429,14 @@ def _pronoun_probes(lab: Lab, language: str, runs: dict[str, Run]) -> Findings:
 
 
 def experiment(lab: Lab) -> Findings:
-    """Train four models per language: what their vectors know of a homonym and of a pronoun, and
-    from which layer."""
+    """Learn static vectors in six ways; then train four models per language: what their vectors know
+    of a homonym and of a pronoun, and from which layer."""
+    found = _static_vectors(lab, "en") | _static_vectors(lab, "ko")
     runs = {
         language: {name: _run(lab, language, name) for name in PRETRAINED_MODELS}
         for language in HOMONYM_SENTENCES
     }
-    found = _layer_mix(lab, runs["ko"]["elmo"])
+    found |= _layer_mix(lab, runs["ko"]["elmo"])
     for part, own in product((_meaning_probes, _homonym_vectors, _pronoun_probes), runs.items()):
         found |= part(lab, *own)
     return found
