@@ -6,7 +6,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import yaml
 from torch import Tensor
 
 from regard.api import Run, evaluate, explain
+from regard.config import Tree
 from regard.course.lab import (
     BAHDANAU_MODEL,
     SENTENCE_SIZES,
@@ -24,7 +27,7 @@ from regard.course.lab import (
     phrases_recipe,
     reverse_recipe,
 )
-from regard.course.seeds import Claim
+from regard.course.seeds import SEED_CHOOSER, Claim
 from regard.data.corpora import generate
 from regard.layers import scores
 from regard.recipes.shipped import shipped_text
@@ -63,6 +66,37 @@ ATTENTION_LAYERS: dict[str, Callable[[int], scores.ScoredAttention]] = {
 }
 TIMED_WIDTHS = (64, 128, 256, 512)
 MIRRORED_LETTERS = "a b c d e f g h"
+SENTENCE_PARTS: dict[str, tuple[tuple[str, str], ...]] = {
+    "subject": (
+        *(("Minsu", "민수는"), ("Jina", "지나는"), ("Anna", "안나는")),
+        *(("the cook", "요리사는"), ("the child", "아이는"), ("the farmer", "농부는")),
+    ),
+    "verb": (
+        *(("sees", "봐요"), ("finds", "찾아요"), ("draws", "그려요"), ("buys", "사요")),
+        *(("hides", "숨겨요"), ("washes", "씻어요"), ("likes", "좋아해요")),
+    ),
+    "object": (
+        *(("the apple", "사과를"), ("the clock", "시계를"), ("the chair", "의자를")),
+        *(("the hat", "모자를"), ("the bag", "가방을"), ("the horse", "말을"), ("the car", "차를")),
+    ),
+    "place": (
+        *(("in the kitchen", "부엌에서"), ("at school", "학교에서"), ("in the park", "공원에서")),
+        *(("at home", "집에서"), ("in the garden", "정원에서"), ("at the station", "역에서")),
+    ),
+}
+"""Parts of a sentence in English and Korean. Each Korean word is decided by one English word."""
+PATTERN_EXAMPLE = "Minsu draws the horse in the park"
+PATTERN_SIZES = {"train": 800, "validation": 100, "test": 100}
+PATTERN_MODEL = {
+    "kind": "bahdanau",
+    "cell": "rnn",
+    "bidirectional": False,
+    "embedding": 64,
+    "hidden": 32,
+    "attention": 64,
+    "dropout": 0.5,
+}
+"""The model of the recipe how-are-you, reading in one direction."""
 EXAMPLE_PAIRS = {
     "ko": ("Minsu raises this horse in the kitchen.", "민수는 부엌에서 이 말을 길러요."),
     "fr": ("The clocks are so red.", "Les horloges sont tellement rouges."),
@@ -102,6 +136,10 @@ CLAIMS = {
         "Dividing the dot score by the root of the width helps here.",
         lambda n: n["scaled_dot_exact"] > n["dot_exact"] + 0.02,
     ),
+    "verb_end": Claim(
+        "In sentences of one pattern the Korean verb, written last, looks at the English verb.",
+        lambda n: n["verb_found"] > 0.95,
+    ),
     "verb": Claim(
         "The Korean verb, which comes last, looks back to the middle of the English sentence.",
         lambda n: n["ko_last"] < n["fr_last"] - 0.2,
@@ -115,7 +153,7 @@ CLAIMS = {
 
 
 def experiment(lab: Lab) -> Findings:
-    return _greetings(lab) | _score_comparison(lab) | _word_orders(lab)
+    return _greetings(lab) | _score_comparison(lab) | _verb_at_the_end(lab) | _word_orders(lab)
 
 
 def _greetings(lab: Lab) -> Findings:
@@ -287,6 +325,45 @@ def _cpu_seconds(look: Callable[[Tensor], Tensor], s_B1D: Tensor, steps: int) ->
     for _ in range(steps):
         look(s_B1D)
     return time.process_time() - started
+
+
+def _verb_at_the_end(lab: Lab) -> Findings:
+    """Translate sentences of one pattern, subject verb object place, into Korean, where the verb comes
+    last; and measure how much of its attention is on the English verb, in unseen sentences."""
+    rows = []
+    verb_places = dict[str, int]()
+    for subject, verb, thing, place in product(*SENTENCE_PARTS.values()):
+        source = " ".join((subject[0], verb[0], thing[0], place[0]))
+        rows.append((source, " ".join((subject[1], place[1], thing[1], verb[1]))))
+        verb_places[source] = len(subject[0].split())
+    [example] = [row for row in rows if row[0] == PATTERN_EXAMPLE]
+    rows.remove(example)
+    Random(1).shuffle(rows)
+    data = Tree()
+    for part, size in PATTERN_SIZES.items():
+        data[part] = lab.pairs(f"pattern-{part}", rows[:size])
+        test, rows = rows[:size], rows[size:]
+    recipe = reverse_recipe(PATTERN_MODEL, 400, 1e-2, warmup=20) | {
+        "data": data,
+        "tokenizer": {"kind": "word", "joint": False},
+    }
+    run = lab.train("word-order", recipe, batch_tokens=512)
+    looked = explain(run, example[0]).select(ViewOptions(words=True))
+    [drawn] = looked.heat_maps()
+    shares = []
+    found = []
+    for source, target in test[: lab.few(60)]:
+        weights = explain(run, source, target=target).select(ViewOptions(words=True)).weights
+        shares.append(weights[-2, verb_places[source]])  # the last row is the end of the text
+        found.append(weights[-2].argmax() == verb_places[source])
+    return {
+        "verb_end": HeatMaps([replace(drawn, choice=(str(lab.seed),))], [SEED_CHOOSER]),
+        "pattern_output": looked.output,
+        "pattern_exact": float(evaluate(run)["exact_match"]),
+        "verb_share": float(np.mean(shares)),
+        "verb_found": float(np.mean(found)),
+        "verb_sentences": len(found),
+    }
 
 
 def _word_orders(lab: Lab) -> Findings:

@@ -28,7 +28,7 @@ import numpy as np
 
 from regard import __version__
 from regard.course import Chapter, chapters
-from regard.course.seeds import Findings
+from regard.course.seeds import Findings, is_chosen_by_seed
 from regard.text.writing import atomic_file
 from regard.views.diagrams.diagram import (
     Block,
@@ -170,11 +170,13 @@ def packaged(name: str) -> Stored | None:
 
 def without_examples(found: Findings) -> Findings:
     """The findings of a seed after the first without figures, of which only the first seed's are
-    shown; tables and curves become means."""
+    shown; tables and curves become means, and heat maps that are chosen by seed stay."""
     return {
         name: value
         for name, value in found.items()
-        if not isinstance(value, Part) or isinstance(value, Table | Curves)
+        if not isinstance(value, Part)
+        or isinstance(value, Table | Curves)
+        or is_chosen_by_seed(value)
     }
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
 from regard.data.parallel import in_order, processors
-from regard.views.report import Cell, Curves, Series, Table
+from regard.views.report import Cell, Curves, HeatMaps, Series, Table
 
 if TYPE_CHECKING:
     from regard.course.lab import Lab
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Findings = dict[str, Any]
 """The findings of an experiment or of a part of it, by name: figures and tables, and numbers or
 words that the text tells and claims check."""
+SEED_CHOOSER = "seed"
+"""The chooser of a heat map of which each seed has its own."""
 SEEDS = 3
 """Seeds with which a chapter runs, unless it is quick."""
 
@@ -54,7 +56,8 @@ class Mean(float):
 
 def over_seeds(values: Sequence[Any]) -> Any:
     """What several seeds found under one name: numbers become means, and so do tables and curves of
-    the same rows and lines. All else is the first seed's."""
+    the same rows and lines. Heat maps that are chosen by seed are put together. All else is the
+    first seed's."""
     first = values[0]
     if len(values) == 1 or any(type(value) is not type(first) for value in values):
         return first
@@ -62,10 +65,17 @@ def over_seeds(values: Sequence[Any]) -> Any:
         return _mean_table(values)
     if isinstance(first, Curves):
         return _mean_curves(values)
+    if is_chosen_by_seed(first):
+        return replace(first, maps=[one for value in values for one in value.maps])
     if isinstance(first, list) and len({len(value) for value in values}) == 1:
         return [over_seeds(parts) for parts in zip(*values, strict=True)]
     is_number = isinstance(first, int | float) and not isinstance(first, bool)
     return Mean(values) if is_number and len({*values}) > 1 else first
+
+
+def is_chosen_by_seed(value: Any) -> TypeGuard[HeatMaps]:
+    """Whether this is a heat map of one seed, to be shown beside those of the others."""
+    return isinstance(value, HeatMaps) and [*value.choosers] == [SEED_CHOOSER]
 
 
 def _mean_table(tables: Sequence[Table]) -> Table:
