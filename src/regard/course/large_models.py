@@ -126,32 +126,30 @@ SIDES: Tree = {
 ELECTRA: Tree = {**BERT, "replaced_head": True, "generator_size": 0.5, "pooler": "gelu"}
 MASKED = "masked_language_modeling"
 OBJECTIVES: dict[str, tuple[str, str, Tree, Tree, int, float]] = {
-    "causal": ("next token (GPT)", "language_modeling", {"kind": "gpt", **BLOCK_SIZES}, {}, 755, 3e-3),
-    "masked": ("masked tokens (RoBERTa)", MASKED, BERT, {}, 1000, 2e-3),
-    "both": ("masked tokens, next sentence (BERT)", MASKED, {**BERT, "next_sentence": True}, {}, 865, 2e-3),
-    "replaced": ("replaced tokens (ELECTRA)", MASKED, ELECTRA, {"mask_share": 0.85, "random_share": 0.0}, 610, 2e-3),
-    "denoising": ("denoising (BART)", "denoising", SIDES, {}, 600, 3e-3),
+    "causal": ("next token (GPT)", "language_modeling", {"kind": "gpt", **BLOCK_SIZES}, {}, 1700, 3e-3),
+    "masked": ("masked tokens (RoBERTa)", MASKED, BERT, {}, 1700, 2e-3),
+    "both": ("masked tokens, next sentence (BERT)", MASKED, {**BERT, "next_sentence": True}, {}, 1700, 2e-3),
+    "replaced": ("replaced tokens (ELECTRA)", MASKED, ELECTRA, {"mask_share": 0.85, "random_share": 0.0}, 1250, 2e-3),
+    "denoising": ("denoising (BART)", "denoising", SIDES, {}, 900, 3e-3),
 }  # fmt: skip
 """Title, task, model, settings of the data, updates that take about the same time on one core, and
 learning rate."""
 DOCUMENTS = 6000
-SINGLE_LABELS = 200
+DIARIES = 3000
+"""How many of the documents are entries of a diary."""
+SINGLE_LABELS = 40
 PAIR_LABELS = 900
 NEAR = 0.01
 """Accuracies that differ by less than this count as equal."""
 
 
 def documents(seed: int) -> Iterator[str]:
-    """Two sentences each: a premise with what follows from it or may be true, or two reviews of one
-    opinion. No sentence of the test parts is among them."""
+    """Two sentences each: a premise with what follows from it or may be true, or an entry of a diary.
+    No sentence of the test parts is among them."""
     random = Random(seed)
-    pairs = generate("inference-en", DOCUMENTS, 1, "train")
+    pairs = generate("inference-ko", DOCUMENTS, 1, "train")
     texts = [f"{first} {second}" for first, second, label in pairs if label != "contradiction"]
-    by_label: dict[str, list[str]] = {}
-    for review, label in generate("reviews-en", 4000, 1, "train"):
-        by_label.setdefault(label, []).append(review)
-    for own in by_label.values():
-        texts += [f"{first} {second}" for first, second in zip(own[::2], own[1::2], strict=False)]
+    texts += [entry for entry, *_ in generate("diaries-ko", DIARIES, 1, "train")]
     texts.sort(key=lambda _: random.random())
     yield from texts
 
@@ -165,7 +163,7 @@ def experiment(lab: Lab) -> Findings:
     rows = []
     numbers = Findings()
     for key, start in starts.items():
-        single = _learned(lab, "single", start, _reviews(lab))
+        single = _learned(lab, "single", start, _opinions(lab))
         pair = _learned(lab, "pair", start, _inferences(lab))
         numbers |= {f"{key}_single": single, f"{key}_pair": pair}
         if isinstance(start, Run):
@@ -210,18 +208,18 @@ def _pretrained(lab: Lab, key: str, data: Tree) -> Run:
     return lab.train(f"large-{key}", recipe)
 
 
-def _reviews(lab: Lab) -> Tree:
-    data = built_in("reviews-en", SINGLE_LABELS, test=500)
+def _opinions(lab: Lab) -> Tree:
+    data = built_in("opinions-ko", SINGLE_LABELS, validation=40, test=500)
     return data | {"train": data["train"] | {"seed": lab.seed + 1}}
 
 
 def _inferences(lab: Lab) -> Tree:
-    data = built_in("inference-en", PAIR_LABELS, validation=90, test=300)
+    data = built_in("inference-ko", PAIR_LABELS, validation=90, test=300)
     return data | {"train": data["train"] | {"seed": lab.seed + 1}}
 
 
 def _learned(lab: Lab, name: str, start: Run | Tree, data: Tree) -> float:
-    steps = 200 if name == "single" else 400
+    steps = 100 if name == "single" else 400
     run = lab.fine_tune(f"large-{name}", data, start, steps=steps, rate=2e-3)
     return float(evaluate(run, overwrite=True)["accuracy"])
 
@@ -342,17 +340,20 @@ def _better(first: str, second: str) -> Any:
     return holds
 
 
-def _best(kind: str) -> Any:
+def _most(kind: str) -> Any:
+    """Whether most of the objectives are better than no pre-training: the best of five would often be
+    so by chance."""
+
     def holds(found: Mapping[str, Any]) -> bool:
-        best = max(OBJECTIVES, key=lambda key: float(found[f"{key}_{kind}"]))
-        return bool(found[f"{best}_{kind}"] > found[f"scratch_{kind}"] + NEAR)
+        better = [_better(f"{key}_{kind}", f"scratch_{kind}")(found) for key in OBJECTIVES]
+        return sum(better) > len(better) / 2
 
     return holds
 
 
 CLAIMS = {
-    "single": Claim("Pre-training helps with single texts.", _best("single")),
-    "pair": Claim("Pre-training helps with pairs.", _best("pair")),
+    "single": Claim("Most objectives help with single texts.", _most("single")),
+    "pair": Claim("Most objectives help with pairs.", _most("pair")),
     "next_pair": Claim(
         "Next-sentence prediction helps with pairs.", _better("both_pair", "masked_pair")
     ),
