@@ -105,7 +105,7 @@ def _tasks(lab: Lab, bert: Run) -> tuple[Findings, Run]:
     runs = dict[str, Run]()
     for name, (task, data, metric, line, corpus) in settings.items():
         word = name.split()[0]
-        steps, rate = (1200, 5e-4) if word == "single" else (300, None)
+        steps, rate = (1200, 5e-4) if task == "classification" else (300, None)
         runs[name] = lab.fine_tune(word, data, bert, task, steps, rate=rate)
         scratch = lab.fine_tune(
             f"{word}-scratch", data, {"model": LANGUAGE_MODELS["bert"]}, task, steps, rate=rate
