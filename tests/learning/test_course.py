@@ -19,13 +19,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from jinja2 import meta
 
 from command_line import fail, succeed
 from regard.course import LANGUAGES, chapters, find_chapter
-from regard.course.findings import read, store
+from regard.course.findings import read, store, without_examples
 from regard.course.lab import (
     COMMON_WORDS,
     FIGURE_PLACE,
@@ -37,11 +38,11 @@ from regard.course.lab import (
     template_environment,
 )
 from regard.course.search import bytes_of
-from regard.course.seeds import Claim, Verdict, gathered
+from regard.course.seeds import SEED_CHOOSER, Claim, Findings, Verdict, gathered
 from regard.course.seq2seq import word_by_word
 from regard.course.transformer import crossover
 from regard.views.page import page
-from regard.views.report import Cell, Curves, Series, Table
+from regard.views.report import Cell, Curves, HeatMap, HeatMaps, Series, Table
 
 slow = pytest.mark.skipif(not os.environ.get("REGARD_SLOW"), reason="minutes: set REGARD_SLOW=1")
 NAMES = [chapter.name for chapter in chapters("en")]
@@ -54,6 +55,7 @@ ONLY_FULL = {
 }
 """Labels of figures that only `--full` has."""
 NOT_HERE = {
+    ("seq2seq", "trained_lstm"),
     ("large_models", "direction"),
     ("large_models", "replaced"),
     ("attention", "both_ways"),
@@ -63,7 +65,6 @@ NOT_HERE = {
     ("transformer", "slower_cpu"),
     ("pretraining", "bert_ahead"),
     ("fine_tuning", "reviews"),
-    ("fine_tuning", "pairs"),
 }
 """Claims of textbooks that need not hold in our experiments: the pages say what came out."""
 
@@ -233,6 +234,9 @@ def test_the_memory_of_a_state_counts_each_tensor_once() -> None:
     """6 floats of 4 bytes; the view and the second name of the same tensor add nothing."""
     numbers = torch.zeros(6)
     assert bytes_of({"state": (numbers, numbers[:2]), "again": [numbers]}) == 24
+    model = torch.nn.Module()
+    model.register_buffer("table", torch.zeros(3))
+    assert bytes_of([numbers, model.table[:1]], of=model) == 24
 
 
 def test_numbers_of_several_seeds_become_means_with_ranges() -> None:
@@ -305,6 +309,19 @@ def test_a_page_can_be_read_while_its_experiment_runs(tmp_path: Path) -> None:
     assert process.returncode == 130
     html = (tmp_path / "course" / "3.html").read_text(encoding="utf-8")
     assert "Computed with regard" in html
+
+
+def test_heat_maps_that_are_chosen_by_seed_are_put_together() -> None:
+    """Others are the first seed's, and findings leave those of later seeds out."""
+
+    def found(seed: int) -> Findings:
+        drawn = HeatMap(["a"], ["b"], np.full((1, 1), float(seed)), choice=(str(seed),))
+        return {"each": HeatMaps([drawn], [SEED_CHOOSER]), "first": HeatMaps([drawn])}
+
+    by_seed = [found(1), *(without_examples(found(seed)) for seed in (2, 3))]
+    whole, _ = gathered({}, by_seed)
+    assert [drawn.choice for drawn in whole["each"].maps] == [("1",), ("2",), ("3",)]
+    assert [drawn.values.item() for drawn in whole["first"].maps] == [1.0]
 
 
 def test_the_command_lists_runs_once_and_refuses(

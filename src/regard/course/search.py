@@ -217,7 +217,7 @@ def _beam_memory(run: Run) -> Findings:
                 state = model.eval().begin(source, beam, tokens)
                 for _ in range(tokens):
                     _, state = model.step(torch.full((beam,), 5), state)
-            sizes.append(bytes_of(state))
+            sizes.append(bytes_of(state, of=model))
         own.append(sizes)
         rows.append([beam, *(size / 1000 for size in sizes)])
     columns = ["beam", "this model, kB", "Transformer, kB"]
@@ -229,15 +229,18 @@ def _beam_memory(run: Run) -> Findings:
     }
 
 
-def bytes_of(state: object) -> int:
-    """The bytes of all tensors in a state, each counted once."""
+def bytes_of(state: object, of: torch.nn.Module | None = None) -> int:
+    """The bytes of all tensors in a state, each counted once, without those of the model that it is
+    of: a state may point to its table of positions."""
+    own = {part.untyped_storage().data_ptr() for part in (of.buffers() if of else ())}
     found = dict[int, int]()
     waiting = [state]
     while waiting:
         part = waiting.pop()
         if isinstance(part, torch.Tensor):
             storage = part.untyped_storage()
-            found[storage.data_ptr()] = storage.nbytes()
+            if storage.data_ptr() not in own:
+                found[storage.data_ptr()] = storage.nbytes()
         elif isinstance(part, list | tuple):
             waiting += part
         elif isinstance(part, dict):
