@@ -40,6 +40,7 @@ from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.runs.examples import examples_of
 from regard.tasks.reading import padded
+from regard.training.threads import computing_with
 from regard.views.report import Branch, Curves, HeatMap, HeatMaps, Series, Table
 from regard.views.report import Tree as Drawn
 from regard.views.show import positions
@@ -553,9 +554,10 @@ def crossover(lengths: Sequence[int], ratios: Sequence[float]) -> int:
     return 0
 
 
+@computing_with(None)
 def _step_seconds(model: nn.Module, length: int) -> float:
-    """The least time of five forward and backward passes: the one that other programs disturbed
-    least."""
+    """The least time of five forward and backward passes, computed as in training: the one that
+    other programs disturbed least."""
     device = next(model.parameters()).device
     side = Padded.of(torch.randint(4, 100, (16, length)), torch.full((16,), length)).to(device)
     objective = TokenCrossEntropy(model)  # type: ignore[arg-type]
