@@ -346,7 +346,7 @@ def _most(kind: str) -> Any:
 
     def holds(found: Mapping[str, Any]) -> bool:
         better = [_better(f"{key}_{kind}", f"scratch_{kind}")(found) for key in OBJECTIVES]
-        return sum(better) > len(better) / 2
+        return bool(sum(better) > len(better) / 2)
 
     return holds
 
