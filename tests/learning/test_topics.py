@@ -171,6 +171,8 @@ def test_the_command_finds_and_suggests(monkeypatch: pytest.MonkeyPatch) -> None
     assert korean.startswith("트랜스포머 (변압기,")
     assert "regard course 5" in korean
     assert "related: Bahdanau attention" in succeed("course", "attention").out
+    repetition = succeed("course", "repetition penalty").out.splitlines()
+    assert "    first: regard train tales-gpt --out runs/tales-gpt" in repetition
     [topic] = succeed("course", "softmax", "--json").json
     assert topic["command"] == "regard show softmax scores=3,1,0"
     assert fail("course", "atention")[0].startswith(

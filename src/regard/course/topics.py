@@ -38,6 +38,10 @@ RELATED = {"en": "related", "ko": "관련 주제"}
 """How the lists of the command line end, and what other topics are called."""
 
 
+FIRST = {"en": "first", "ko": "먼저"}
+"""What is said before a command that trains the run of a topic."""
+
+
 @dataclass(frozen=True)
 class Topic:
     """A topic, with its names and texts by language."""
@@ -72,6 +76,7 @@ class Topic:
             "section": dict(self.section),
             "names": {language: list(names) for language, names in self.names.items()},
             "means": dict(self.means),
+            "first": commands_before(self),
             "command": f"regard {self.run}",
             "chapter": self.chapter,
             "picture": self.picture,
@@ -174,13 +179,28 @@ def _has_all_words(topic: Topic, whole: str, words: list[str]) -> bool:
     return all(len(word) >= MIN_PART_CHARACTERS and word in names for word in words)
 
 
+def commands_before(topic: Topic) -> list[str]:
+    """The commands that train the runs which the command of a topic reads."""
+    trained = training_commands()
+    return [
+        f"regard {trained[name]}"
+        for name in dict.fromkeys(re.findall(r"runs/([\w-]+)", topic.run))
+        if name in trained
+    ]
+
+
 def described(topic: Topic, language: str) -> str:
     """A topic in a few lines of text, in one language."""
     name, *others = topic.names[language]
     [other_language] = set(topic.names) - {language}
     also = ", ".join([*others, *topic.names[other_language][:2]])
-    lines = [topic.means[language], f"regard {topic.run}", topic.code]
-    if topic.chapter is not None:
+    lines = [
+        topic.means[language],
+        *(f"{FIRST[language]}: {command}" for command in commands_before(topic)),
+        f"regard {topic.run}",
+        topic.code,
+    ]
+    if topic.chapter is not None and topic.run != f"course {topic.chapter}":
         chapter = {"en": f"chapter {topic.chapter}", "ko": f"{topic.chapter}장"}[language]
         lines.append(f"{chapter}: regard course {topic.chapter}")
     return "\n".join([f"{name} ({also})", *(f"    {line}" for line in lines)])
