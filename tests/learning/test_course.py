@@ -60,6 +60,8 @@ NOT_HERE = {
     ("large_models", "replaced"),
     ("attention", "both_ways"),
     ("attention", "scaled_dot"),
+    ("attention", "verb"),
+    ("transformer", "norm_trained"),
     ("self_attention", "several"),
     ("self_attention", "grammar"),
     ("transformer", "slower_cpu"),

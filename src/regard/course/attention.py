@@ -113,8 +113,8 @@ CLAIMS = {
         lambda n: min(n["how_share"], n["you_share"], n["je_share"], n["student_share"]) > 0.5,
     ),
     "all_learn": Claim(
-        "Every score learns to reverse.",
-        lambda n: min(n["left_to_right_exact"], n["both_ways_exact"]) > 0.7,
+        "Every score but scaled dot learns to reverse in 300 steps.",
+        lambda n: min(n["left_to_right_mean"], n["both_ways_exact"], n["dot_exact"]) > 0.9,
     ),
     "both_on_letter": Claim(
         "With an encoder that reads both ways, attention is on the letter.",

@@ -445,8 +445,8 @@ def _norms_trained(lab: Lab) -> Findings:
         random = Random(lab.seed)
         for _ in range(steps):
             optimizer.zero_grad()
-            loss, count = objective(_letters(random.sample(pairs, 64)))
-            (loss / count).backward()
+            batch = _letters(random.sample(pairs, 64))
+            (objective(batch)[0] / _predicted(batch)).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
         model.eval()
@@ -480,8 +480,14 @@ def _letters(pairs: Sequence[tuple[str, ...]]) -> Batch:
 def _mean_loss(objective: TokenCrossEntropy, batches: Sequence[Sequence[tuple[str, ...]]]) -> float:
     """The mean loss of a token."""
     with torch.no_grad():
-        sums = [objective(_letters(pairs)) for pairs in batches]
-    return float(sum(loss for loss, _ in sums) / sum(count for _, count in sums))
+        read = [_letters(pairs) for pairs in batches]
+        total = sum(float(objective(batch)[1]) for batch in read)
+    return total / sum(map(_predicted, read))
+
+
+def _predicted(batch: Batch) -> int:
+    """The number of tokens that are predicted: all of the target but the first."""
+    return int((batch.target.lengths_B - 1).sum())
 
 
 def _batch_norm(x_BLD: Tensor) -> Tensor:
