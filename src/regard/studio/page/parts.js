@@ -38,7 +38,7 @@ export function targetField(facts, params) {
 }
 
 // The words of an input that are not in the run's vocabulary, marked; nothing if there are none. A gap to be filled is no word.
-const GAP = "[MASK]";
+export const GAP = "[MASK]";
 function inGap(text, { start }) {
   const before = [...text].slice(0, start + 1).join("");
   const from = before.lastIndexOf("[");

@@ -166,7 +166,7 @@ function byLength(result, use) {
     });
     const texts = sentencesOf(result).filter(text => { const words = text.split(/\s+/).length; return words >= from && words <= to; }).slice(0, MOST_SENTENCES);
     place.replaceChildren(...bars, h("p", { class: "muted" }, t("length_count", { count: figures(sentences) })),
-      texts.length > 0 && h("div", { class: "examples" }, h("h3", {}, t("length_try")), texts.map(text => h("button", { type: "button", class: "example", "data-tip": text, onclick: () => use(text) }, text))));
+      texts.length > 0 && h("div", { class: "examples" }, h("h3", {}, t("length_try")), texts.map(text => h("button", { type: "button", class: "example", "data-tip": text, onclick: () => use(text) }, h("span", {}, text)))));
   }
   drawFigure();
   const metricChoice = metrics.length > 1 && choice(t("metric"), metrics.map(one => [one, one]), metric, one => { metric = one; drawFigure(); });

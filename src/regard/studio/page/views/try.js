@@ -3,7 +3,7 @@ import { address, current, keep } from "../address.js";
 import { post, runPath, stream } from "../api.js";
 import { likeliestBars, tokenTree } from "../branches.js";
 import { choice, empty, h, labelled, problem } from "../dom.js";
-import { markUnknown, markedBy, untilLeft } from "../parts.js";
+import { GAP, markUnknown, markedBy, untilLeft } from "../parts.js";
 import { table } from "../reports.js";
 import { t } from "../text.js";
 import { importance } from "../watched.js";
@@ -71,7 +71,7 @@ export async function render({ stage, controls, onsubmit, run, facts, fields, pa
     }
     const use = text => { fields.use(text); submit(); };
     const offered = facts.examples.map((text, n) => h("button", { type: "button", class: "example", "data-tip": text.startsWith("data:") ? null : text.replace(/\t|\n/g, " · "), onclick: () => use(text) },
-      text.startsWith("data:") ? h("img", { src: text, alt: t("example", { n: n + 1 }) }) : text.replace(/\t|\n/g, " · ")));
+      text.startsWith("data:") ? h("img", { src: text, alt: t("example", { n: n + 1 }) }) : h("span", {}, text.replace(/\t|\n/g, " · "))));
     examples.replaceChildren(...(offered.length ? [h("h2", {}, t("examples")), ...offered] : []));
     place.replaceChildren(result, h("div", { class: "buttons" }, stop));
     onsubmit(() => submit());
@@ -150,7 +150,7 @@ export function drawn(prediction, parts) {
   const { output, probabilities, nbest, entities, masks, next_sentence: next, start, end } = prediction,
     none = () => h("i", {}, t("no_answer"));
   const text = prediction.choice ?? (typeof output === "number" ? String(Number(output.toPrecision(4))) : output);
-  const answer = entities ? marked(parts.text ?? prediction.input, entities) : text || none();
+  const answer = entities ? marked(parts.text ?? prediction.input, entities) : masks?.length ? filled(prediction) : text || none();
   const shown = [h("p", { class: "answer" }, answer)];
   if (Number.isInteger(start)) shown.push(h("p", { class: "context" }, marked(parts.context, [{ start, end }])));
   const choices = parts.choices?.split("\n").map(line => line.trim()).filter(Boolean);
@@ -172,6 +172,12 @@ export function drawn(prediction, parts) {
     shown.push(h("section", { class: "story" }, h("h2", {}, parts.question), h("ol", {}, lines.map(line => h("li", {}, line)))));
   }
   return shown;
+}
+// The input with the likeliest word in each gap; a second text begins a line.
+function filled({ input, output, masks }) {
+  const pieces = input.replaceAll("\t", "\n").split(GAP);
+  if (pieces.length !== masks.length + 1) return output;
+  return pieces.flatMap((piece, n) => n ? [h("mark", { "data-tip": masks[n - 1].probabilities[0].toFixed(3) }, masks[n - 1].words[0]), piece] : [piece]);
 }
 const marked = (text, spans) => markedBy(text, spans, (span, { type, probability }) =>
   h("mark", { "data-tip": probability?.toFixed(3) }, span, type && h("small", {}, type)));
