@@ -407,10 +407,10 @@ def predict_file(  # noqa: PLR0913  (one keyword per option, as in the command)
 
     `out` has JSON Lines if its name ends in .jsonl, or with `as_json`. Until it is complete it is
     called NAME.partial; after a crash, `resume` continues it, without an input twice or missing. It
-    returns 0 if `out` is complete already. `workers` is the number of processes: auto is one
-    per GPU, or one per core for a file that takes longer than to start them; more of them share the
-    GPUs. The engine `ray` computes on a Ray cluster:
-    that at `address`, or one on this machine. An input that cannot be read is an InputError once
+    returns 0 if `out` is complete already. `workers` is the number of processes: auto is one per
+    core for a file that takes longer than to start them; with GPUs one for each, or several that
+    share it if the file is long. The engine `ray` computes on a Ray cluster: that at `address`, or
+    one on this machine. An input that cannot be read is an InputError once
     all before it are written, or a `Skipped` with `skip_bad`. `each` gets what was written.
     """
     chosen = Workers(chosen_workers(workers, engine, address), engine, address)
@@ -426,6 +426,7 @@ def predict_file(  # noqa: PLR0913  (one keyword per option, as in the command)
     as_json = as_json or out.suffix == ".jsonl"
     about = output_settings(run, checkpoint, device, precision, as_json=as_json)
     inputs = run.task.inputs.gathered(run.task.inputs.in_file(file, skip_bad=skip_bad))
+    chosen = chosen.on_gpus(file, device, precision)
     placed = place_model(run, checkpoint, device, precision, chosen)
     grown = GrowingFile(out, about, resume=resume, overwrite=overwrite)
     return predict_whole_file(

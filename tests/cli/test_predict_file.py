@@ -24,15 +24,27 @@ import torch
 import regard
 from command_line import fail, succeed, write
 from regard import api, studio
-from regard.data.parallel import in_order, over_cluster, starting_processes
+from regard.data.parallel import (
+    StartMethod,
+    in_order,
+    over_cluster,
+    start_server,
+    starting_processes,
+)
 from regard.errors import CheckpointError, DecodeError, RegardError
-from regard.inference import evaluation, whole_file
-from regard.inference.whole_file import PieceOutput
+from regard.inference import evaluation, sharing, whole_file
+from regard.inference.sharing import LONG_FILE_BYTES
+from regard.inference.whole_file import PieceOutput, PiecePredictor, Workers, place_model
+from regard.recipes.search_options import SearchOptions, with_search
+from regard.runs import Run
 from regard.tasks.question_answering import Answered, Span
 from regard.text.writing import GrowingFile
 from shared_work import Broken, Dying
 
 SHORT = ["search.max_length=4"]
+HAS_SERVER = pytest.mark.skipif(
+    "forkserver" not in multiprocessing.get_all_start_methods(), reason="not on Windows"
+)
 
 
 @pytest.fixture(scope="module")
@@ -325,18 +337,96 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out": b"one\n2\n"}
 
 
-@pytest.mark.parametrize(("starts", "option"), [(False, "--workers"), (True, "data.workers")])
-def test_a_worker_that_dies_is_reported(starts: bool, option: str) -> None:
+@pytest.mark.parametrize(
+    ("starts", "option", "method"),
+    [
+        (False, "--workers", "spawn"),
+        (True, "data.workers", "spawn"),
+        pytest.param(True, "--workers", "forkserver", marks=HAS_SERVER),
+    ],
+)
+def test_a_worker_that_dies_is_reported(starts: bool, option: str, method: StartMethod) -> None:
     """Also where it dies before it has read a work that is larger than a pipe."""
     hint = f"the system may have ended it for its memory: fewer {option} need less"
     with pytest.raises(RegardError) as caught:
-        list(in_order(Dying() if starts else Broken(), range(9), 2, option))
+        list(in_order(Dying() if starts else Broken(), range(9), 2, option, method))
     assert str(caught.value) == f"{option}: a worker process has died ({hint})"
 
 
-def test_workers_end_with_a_process_that_is_killed() -> None:
+@HAS_SERVER
+def test_a_server_has_imported_what_its_processes_need() -> None:
+    """And it runs no code of the user's script."""
+    code = (
+        "start_server('zipapp')\n"
+        "for found in in_order(Importing(), range(3), 2, method='forkserver'): print(*found)"
+    )
+    imports = (
+        "from regard.data.parallel import in_order, start_server\n"
+        "from shared_work import Importing\nprint('script')"
+    )
+    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", f"{imports}\n{code}"],
+        capture_output=True,
+        text=True,
+        env=surroundings,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["script", "0 True", "1 True", "2 True"]
+
+
+@HAS_SERVER
+def test_processes_of_a_server_predict_what_one_process_predicts(tiny_run: Path, big: Path) -> None:
+    run = Run.open(tiny_run).under(with_search(Run.open(tiny_run).recipe, SearchOptions(beam=1)))
+    placed = place_model(run, "best", "cpu", "fp32", Workers(2, "local", None))
+    predictor = PiecePredictor(run, placed.loaded, "cpu", skip_bad=False, as_json=True)
+    inputs = list(run.task.inputs.in_file(big))
+    pieces = [(inputs[first : first + 50], {"inputs": first}) for first in range(0, 230, 50)]
+    start_server("regard.inference.whole_file")
+    shared = list(in_order(predictor, pieces, 2, method="forkserver"))
+    assert shared == [predictor(piece) for piece in pieces]
+
+
+@pytest.mark.parametrize(
+    ("workers", "device", "size", "compressed", "shares"),
+    [
+        ("auto", "auto", LONG_FILE_BYTES, False, True),
+        ("auto", "cuda", LONG_FILE_BYTES - 1, False, False),
+        ("auto", "auto", LONG_FILE_BYTES // 2, True, True),
+        ("auto", "cpu", LONG_FILE_BYTES, False, False),
+        ("1", "auto", LONG_FILE_BYTES, False, False),
+        ("2", "auto", 1, False, True),
+    ],
+)
+def test_processes_share_a_gpu_for_a_long_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    workers: str,
+    device: str,
+    size: int,
+    compressed: bool,
+    shares: bool,
+) -> None:
+    """The driver stands in for a GPU with memory for two processes."""
+    file = tmp_path / ("inputs.gz" if compressed else "inputs.txt")
+    file.write_bytes(bytes(size))
+    assert not sharing.may_share(file, device, workers, "ray")
+    monkeypatch.setattr(sharing, "DRIVER", tmp_path)
+    monkeypatch.setattr(sharing, "smallest_memory", lambda: 2 * sharing.MEMORY_PER_PROCESS)
+    monkeypatch.setattr(sharing, "processors", lambda: 16)
+    assert sharing.processes_per_gpu() == 2
+    assert sharing.may_share(file, device, workers, "local") == shares
+    monkeypatch.setattr(sharing, "processors", lambda: 2)
+    assert sharing.processes_per_gpu() == 1
+
+
+@pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=HAS_SERVER)])
+def test_workers_end_with_a_process_that_is_killed(method: StartMethod) -> None:
     """Its output ends once nobody can write to it any more."""
-    code = "for pid in in_order(Numbered(), itertools.count(), 2): print(pid, flush=True)"
+    code = (
+        f"for pid in in_order(Numbered(), itertools.count(), 2, method={method!r}): "
+        "print(pid, flush=True)"
+    )
     imports = (
         "import itertools; from regard.data.parallel import in_order; from shared_work "
         "import Numbered"

@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from model_cases import CASES, CAUSAL_CASES, build, tokens_of
+from regard.api import predict_file
 from regard.engine.attention import CachedRowsVisible
 from regard.engine.graphs import CapturedUpdate
 from regard.engine.losses import GPULoss
 from regard.errors import ConfigError
+from regard.inference import whole_file
 from regard.layers import scores
 from regard.layers.attention import attend
 from regard.layers.linear import Dropout
@@ -147,6 +149,21 @@ def word_counting(folder: Path, settings: Tree) -> Tree:
         "head": {"dropout": 0.0},
         "training": training | settings,
     }
+
+
+def test_processes_that_share_a_gpu_predict_what_one_predicts(
+    tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = changed(tiny_recipe, tiny_recipe["model"], steps=20)
+    run = train(recipe, out=tmp_path / "run", quiet=True)
+    draw = random.Random(1)
+    lines = [" ".join(draw.choices("abcdefg", k=draw.randint(1, 9))) for _ in range(400)]
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
+    monkeypatch.setattr(whole_file, "INPUTS_PER_GPU_PIECE", 50)
+    for workers in (1, 3):
+        out = tmp_path / f"out-{workers}.txt"
+        assert predict_file(run, tmp_path / "in.txt", out, workers=workers) == len(lines)
+    assert (tmp_path / "out-3.txt").read_bytes() == (tmp_path / "out-1.txt").read_bytes()
 
 
 def test_too_large_a_batch_names_one_that_fits_and_auto_finds_it(

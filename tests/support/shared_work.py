@@ -1,6 +1,7 @@
 """Work for several processes; they import this file, so it imports next to nothing."""
 
 import os
+import sys
 
 
 class Dying:
@@ -21,6 +22,13 @@ class Numbered:
 
     def __call__(self, piece: int) -> int:
         return os.getpid()
+
+
+class Importing(Dying):
+    """Answers with the piece, and whether its process has imported a module that nothing here needs."""
+
+    def __call__(self, piece: int) -> tuple[int, bool]:  # type: ignore[override]
+        return piece, "zipapp" in sys.modules
 
 
 class Broken(Dying):

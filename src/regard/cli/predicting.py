@@ -35,6 +35,7 @@ from regard.cli.options import (
 )
 from regard.cli.typed_inputs import NOT_READ, STORY_HINT, gather_inputs, read_story
 from regard.errors import DataError, DecodeError, InputError, Problem, refuse
+from regard.inference.sharing import prepare_processes
 from regard.language import shown
 
 if TYPE_CHECKING:
@@ -249,7 +250,9 @@ def predict(  # noqa: PLR0913  (one parameter per option)
     ] = False,
     workers: Annotated[
         str,
-        Option(help="Processes that predict for --out: auto (one a core or GPU) or a number."),
+        Option(
+            help="Processes that predict for --out: auto (one per core, or some per GPU) or a number."
+        ),
     ] = "auto",
     engine: EngineOption = "local",
     address: AddressOption = None,
@@ -277,6 +280,8 @@ def predict(  # noqa: PLR0913  (one parameter per option)
     source.check()
     vectors.check(story)
     target.check(source, vectors, output)
+    if file is not None and target.out is not None:
+        prepare_processes(file, device, workers, cast("Engine", engine))
 
     from regard.recipes.search_options import SearchOptions, language_overrides, with_search
 

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import chain, islice
+from multiprocessing import forkserver
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -28,6 +29,8 @@ from regard.errors import ConfigError, RegardError, did_you_mean, import_extra
 P = TypeVar("P", contravariant=True)
 R = TypeVar("R", covariant=True)
 Engine = Literal["local", "ray"]
+StartMethod = Literal["spawn", "forkserver"]
+"""How a process begins: it imports what it needs, or is a copy of a process that has (`start_server`)."""
 ENGINES = ("local", "ray")
 REACHED = 5.0  # seconds in which a cluster must answer
 # seconds in which each node of it must have loaded the work; a busy one needs 45 to import torch
@@ -52,7 +55,11 @@ def processors() -> int:
 
 
 def in_order(
-    work: Work[P, R], pieces: Iterable[P], workers: int, option: str = "--workers"
+    work: Work[P, R],
+    pieces: Iterable[P],
+    workers: int,
+    option: str = "--workers",
+    method: StartMethod = "spawn",
 ) -> Iterator[R]:
     """What `work` makes of each piece, by so many processes of this machine, whose number the user
     gives with `option`; by this one if a single piece is all."""
@@ -62,7 +69,7 @@ def in_order(
         work.start(0, 1)
         yield from map(work, chain(first, pieces))
         return
-    context = multiprocessing.get_context("spawn")
+    context: Any = multiprocessing.get_context(method)
     waiting = deque[Future[R]]()
     numbers = context.SimpleQueue()
     before = set(multiprocessing.active_children())
@@ -87,6 +94,14 @@ def in_order(
             finally:
                 for process in set(multiprocessing.active_children()) - before:
                     process.terminate()  # nobody waits for what is left
+
+
+def start_server(module: str) -> None:
+    """Start a process that imports a module once, for all processes that `in_order` then starts by
+    the method forkserver."""
+    multiprocessing.set_forkserver_preload([module])
+    with starting_processes():
+        forkserver.ensure_running()
 
 
 @contextmanager

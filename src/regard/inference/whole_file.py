@@ -3,23 +3,33 @@ file that can be continued after a crash."""
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from regard.data.example import Example, without_faults
-from regard.data.parallel import Engine, in_order, over_cluster, processors
+from regard.data.parallel import (
+    Engine,
+    StartMethod,
+    in_order,
+    over_cluster,
+    processors,
+    start_server,
+)
 from regard.errors import DecodeError, Problem, RegardError
 from regard.inference.inputs import mark_long_inputs
 from regard.inference.loaded_model import PlacedModel, Precision, load_model, usable_gpus
 from regard.inference.predictions import Predictions, predict_chunks
+from regard.inference.sharing import may_share, processes_per_gpu
 from regard.runs.checkpoints import load_facts
 from regard.runs.run import Run
 from regard.tasks.answers import Note
@@ -57,6 +67,13 @@ class Workers:
     count: int | None
     engine: Engine
     address: str | None
+
+    def on_gpus(self, file: str | Path, device: str, precision: Precision) -> Workers:
+        """With several processes for each GPU, if their number is open and the file is long."""
+        gpus = usable_gpus(device, precision)
+        if self.count is None and gpus and may_share(Path(file), device, "auto", self.engine):
+            return replace(self, count=gpus * processes_per_gpu())
+        return self
 
 
 @dataclass(frozen=True)
@@ -152,8 +169,14 @@ def _outputs(
     if not predictor.loaded.on_cpu:  # a single GPU, which has the model already
         return in_order(predictor, pieces, 1)
     gpus = usable_gpus(predictor.device, predictor.loaded.precision)
-    if workers.count or gpus:
-        return in_order(predictor, pieces, workers.count or gpus)
+    if gpus:
+        method: StartMethod = "spawn"
+        if "forkserver" in multiprocessing.get_all_start_methods():
+            start_server(__name__)
+            method = "forkserver"
+        return in_order(predictor, pieces, workers.count or gpus, method=method)
+    if workers.count:
+        return in_order(predictor, pieces, workers.count)
     return in_as_many_as_pay(predictor, pieces, processors())
 
 

@@ -10,6 +10,8 @@ from regard.errors import DecodeError
 def chosen_device(name: str | None) -> torch.device:
     """The device of this name; `auto`, or None, takes a GPU if there is one."""
     name = name or "auto"
+    if name == "cpu":  # without asking for GPUs, which starts CUDA
+        return torch.device(name)
     devices = [*(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
     if torch.cuda.is_available():
         devices = [
