@@ -581,6 +581,43 @@ def test_a_recipe_that_is_too_large_is_refused_at_once(
     assert not [*client.root.rglob("large*")]
 
 
+@pytest.mark.parametrize("language", ["en", "ko"])
+@pytest.mark.parametrize("columns", [("text", "label"), ("first", "second", "label")])
+def test_what_is_proposed_for_data_may_be_sent(
+    client: Any, language: str, columns: tuple[str, ...]
+) -> None:
+    """The studio trains the recipe that it has proposed itself."""
+    words = {
+        "en": ("The film was {} today", "good", "bad"),
+        "ko": ("그 영화는 {}", "재미있었어요", "지루했어요"),
+    }
+    text, *labels = words[language]
+    lines = [
+        [*[f"{text.format(label)} {n}"] * (len(columns) - 1), label]
+        for n in range(40)
+        for label in labels
+    ]
+    table = "".join(",".join(row) + "\n" for row in [[*columns], *lines])
+    body = {"files": [{"name": "data.csv", "text": table}]}
+    status = finished(client, client.post("/check", json=body).json()["id"])
+    proposed = status["result"]["proposal"]
+    assert [*sent._large_numbers(yaml.safe_load(proposed))] == []
+
+
+def test_what_a_check_notices_is_told_in_the_language_of_the_reader(client: Any) -> None:
+    rows = [f"문장 {n},{label}" for n in range(30) for label in ("좋음", "나쁨")]
+    table = "\n".join(["text,label", *rows, rows[0]])
+    body = {"files": [{"name": "data.csv", "text": table}]}
+    job = client.post("/check", json=body).json()["id"]
+    finished(client, job)
+    korean = client.get(f"/jobs/{job}", headers={"accept-language": "ko"}).json()
+    assert any("제외했습니다" in note for note in korean["notes"])
+    assert "# 시험용" in korean["proposal"] or "# 입력" in korean["proposal"]
+    assert korean["mistakes"] == []
+    english = client.get(f"/jobs/{job}", headers={"accept-language": "en"}).json()
+    assert any(note.startswith("dropped 1 of 61") for note in english["notes"])
+
+
 def test_images_that_would_fill_the_disk_are_refused(client: Any) -> None:
     model = "model: {kind: captioner, images: {size: 1024}}"
     text = (

@@ -17,7 +17,7 @@ from fastapi import HTTPException
 from fastapi.responses import JSONResponse, Response
 
 from regard.errors import RegardError
-from regard.language import shown
+from regard.language import shown, shown_comments
 from regard.runs.examples import ReportProgress
 from regard.search.stopping import StoppedError, stoppable
 from regard.studio.answers import error_json, event
@@ -32,6 +32,14 @@ JOB_SECONDS = 1800.0
 """Seconds that a job may take."""
 EVENT_PAUSE_SECONDS = 0.2
 """Seconds between two events of a job."""
+
+
+TOLD = ("notes", "mistakes")
+"""Texts of an answer that are told in the language of the request."""
+
+
+def _translated(texts: Any) -> Any:
+    return shown(texts) if isinstance(texts, str) else [*map(_translated, texts)]
 
 
 @dataclass(eq=False)
@@ -80,7 +88,10 @@ class Job:
             **self.answer,
             **error,
             "what": shown(self.what),
+            **{name: _translated(self.answer[name]) for name in TOLD if name in self.answer},
         }
+        if proposal := self.answer.get("proposal"):
+            status["proposal"] = shown_comments(proposal)
         report = self.answer.get("report")
         return {**status, "report": in_language(report).to_json()} if report else status
 

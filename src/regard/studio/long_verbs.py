@@ -173,12 +173,29 @@ def _check(
             first, others, folder, out, partial(progress, "reading", 0, 0)
         )
         text = without_folder(folder, json.dumps(result, ensure_ascii=False))
+        known = json.loads(text)
         return {
-            "result": json.loads(text),
+            "result": known,
             "report": None,
+            "proposal": known.get("proposal"),
+            "notes": _notes_of(known),
+            "mistakes": _mistakes_of(known),
             "columns": _columns_of(result.get("proposal")),
             "text": [without_folder(folder, line) for line in sentences],
         }
+
+
+def _notes_of(result: dict[str, Any]) -> list[str]:
+    """What `check` has noticed in the data."""
+    data = result.get("data") or {}
+    noticed = [*(data.get("notes") or []), *(data.get("findings") or [])]
+    return [one if isinstance(one, str) else one.get("what", "") for one in noticed]
+
+
+def _mistakes_of(result: dict[str, Any]) -> list[list[str]]:
+    """The problems that `check` has found, each as its place, what is wrong, and a hint."""
+    problems = result.get("problems") or []
+    return [[one["where"], one["what"], one.get("hint") or ""] for one in problems]
 
 
 def _columns_of(proposal: str | None) -> Any:

@@ -35,6 +35,7 @@ MAX_VALUES: dict[str, int] = {
     "tokenizer.vocabulary": 200_000,
     "head.bilstm": 4_096,
     "head.linear": 1_048_576,
+    "model.ngrams": 1_048_576,
     "training.steps": 1_000_000,
     "training.epochs": 1_000,
     "training.minutes": 1_440,
@@ -179,7 +180,7 @@ def _large_numbers(tree: Tree) -> Iterator[Problem]:
 
 def _limit(path: str) -> int | None:
     section, _, name = path.partition(".")
-    if section == "model":
+    if section == "model" and path not in MAX_VALUES:
         return MAX_DEPTH if name in DEPTH_FIELDS else MAX_MODEL_NUMBER
     if section == "data" and name.endswith((".size", ".weight")):
         return MAX_GENERATED_EXAMPLES if name.endswith(".size") else MAX_CORPUS_WEIGHT

@@ -70,11 +70,11 @@ export async function renderForm({ stage, controls, heading, hint, params }) {
     const found = await job(said, "/check", { files: draft.files }, null, left);
     if (!found) return;
     preview.replaceChildren(...previewOf(draft.files, draft.columns = found.columns));
-    if (!found.result.proposal) throw new Error(sentences(found.result.problems).join("\n"));
-    setRecipe(found.result.proposal);
+    if (!found.proposal) throw new Error(sentences(found.mistakes));
+    setRecipe(found.proposal);
     if (!name.value) setName(list[0].name.replace(/\.[^.]*$/, "").replace(/[^\p{L}\p{N}_.-]/gu, "-"));
     await drawFields();
-    drawPlan(found.result);
+    drawPlan(found);
   }
   const chosenFiles = h("p", { class: "muted" });
   const listFiles = () => { chosenFiles.textContent = draft.files.map(file => file.name).join(", "); };
@@ -92,20 +92,19 @@ export async function renderForm({ stage, controls, heading, hint, params }) {
     plan.replaceChildren(h("p", { class: "muted" }, t("plan_making")), place);
     try {
       const found = await job(place, "/check", { recipe: recipe.value, settings: settings(), files: draft.files }, null, left);
-      if (found && number === planned) drawPlan(found.result);
+      if (found && number === planned) drawPlan(found);
     } catch (error) {
       if (number === planned && error.name !== "AbortError") plan.replaceChildren(problem(error));
     }
   }
-  function drawPlan({ problems, model, data, training }) {
+  function drawPlan({ result: { model, data, training }, notes, mistakes }) {
     plan.setAttribute("aria-busy", "false");
-    if (problems?.length) return void plan.replaceChildren(problem(new Error(sentences(problems).join("\n"))));
+    if (mistakes.length) return void plan.replaceChildren(problem(new Error(sentences(mistakes))));
     if (!training) return void plan.replaceChildren();
     const count = part => figures(data?.splits?.[part]?.kept ?? 0), steps = figures(training.steps ?? 0);
     const told = [t("plan_model", { model: t(`model_${model.kind}`), count: figures(model.parameters) }),
       t("plan_data", { train: count("train"), validation: count("validation"), test: count("test") }),
       t("plan_time", { steps, time: duration(training.seconds), memory: memory(training.memory_bytes), device: training.device })];
-    const notes = [...data?.notes || [], ...data?.findings || []].map(note => typeof note === "string" ? note : note.what || "").filter(Boolean);
     plan.replaceChildren(...[h("h2", {}, t("plan")), ...told.map(text => h("p", {}, text)),
       notes.length > 0 && h("ul", {}, notes.slice(0, 4).map(note => h("li", {}, note))), samplesOf(data?.samples)].filter(Boolean));
   }
@@ -144,7 +143,7 @@ export async function renderForm({ stage, controls, heading, hint, params }) {
   if (draft.recipe) drawFields().then(planSoon);
   else if (from === "recipe") await preparing(() => useShipped(draft.shipped));
 }
-const sentences = problems => (problems || []).map(one => `${one.where}: ${one.what}${one.hint ? ` (${one.hint})` : ""}`);
+const sentences = mistakes => mistakes.map(([where, what, hint]) => `${where}: ${what}${hint ? ` (${hint})` : ""}`).join("\n");
 
 // Seconds and bytes in words.
 function duration(seconds) {
