@@ -2,6 +2,7 @@
 loses a node."""
 
 import errno
+import gc
 import gzip
 import importlib
 import json
@@ -31,6 +32,7 @@ from regard.data.parallel import (
     start_server,
     starting_processes,
 )
+from regard.engine.machine import collecting_new_objects
 from regard.errors import CheckpointError, DecodeError, RegardError
 from regard.inference import evaluation, sharing, whole_file
 from regard.inference.sharing import LONG_FILE_BYTES
@@ -418,6 +420,21 @@ def test_processes_share_a_gpu_for_a_long_file(
     assert sharing.may_share(file, device, workers, "local") == shares
     monkeypatch.setattr(sharing, "processors", lambda: 2)
     assert sharing.processes_per_gpu() == 1
+
+
+def test_the_garbage_collector_leaves_out_what_exists_already() -> None:
+    """And looks at it again afterwards, unless it was left out before."""
+    assert gc.get_freeze_count() == 0
+    with collecting_new_objects():
+        existing = gc.get_freeze_count()
+        with collecting_new_objects():
+            assert gc.get_freeze_count() >= existing > 1_000
+        assert gc.get_freeze_count() >= existing
+        cycle: list[object] = []
+        cycle.append(cycle)
+        del cycle
+        assert gc.collect() > 0
+    assert gc.get_freeze_count() == 0
 
 
 @pytest.mark.parametrize("method", ["spawn", pytest.param("forkserver", marks=HAS_SERVER)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,14 +33,13 @@ class Example:
     @property
     def texts(self) -> tuple[str, ...]:
         """All texts, in the order of the columns."""
-        return tuple(self._all_texts())
-
-    def _all_texts(self) -> Iterator[str]:
+        texts: list[str] = []
         for column in self.columns.values():
             if isinstance(column, str):
-                yield column
+                texts.append(column)
             else:
-                yield from column
+                texts.extend(column)
+        return tuple(texts)
 
     def several(self, name: str) -> tuple[str, ...]:
         """The texts of a column; none if the example does not have it."""
@@ -50,12 +49,7 @@ class Example:
     @cached_property
     def text(self) -> str:
         """The input as one text: as it was typed, or its texts with tabs between them."""
-        if self.typed is not None:
-            return self.typed
-        columns = [*self.columns.values()]
-        if len(columns) == 1 and isinstance(columns[0], str):
-            return columns[0]
-        return "\t".join(self._all_texts())
+        return "\t".join(self.texts) if self.typed is None else self.typed
 
     def with_text(self, text: str) -> Example:
         """An example with one text, at the same place."""

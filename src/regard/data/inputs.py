@@ -84,6 +84,8 @@ class Inputs:
         """Texts by the names of their columns; too many of them are one column."""
         if len(texts) > len(self.names):
             return {"texts": tuple(texts)}
+        if len(texts) == 1:
+            return {self.names[0]: texts[0]}
         return dict(zip(self.names, texts, strict=False))
 
     def wrong_number(self, given: Example) -> Problem | None:

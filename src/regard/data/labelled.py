@@ -235,9 +235,10 @@ class LabelledInputs(Inputs):
         return self.of_texts(cells, place, fault)
 
     def wrong_number(self, given: Example) -> Problem | None:
+        if self.arrangement == "single":
+            return None
         texts = given.texts
-        allowed = {"single": (1,), None: (1, 2)}.get(self.arrangement, (2,))
-        if self.arrangement == "single" or len(texts) in allowed:
+        if len(texts) in ((1, 2) if self.arrangement is None else (2,)):
             return None
         hint = (
             r"put a tab between first and second, in bash $'FIRST\tSECOND', or in Python "

@@ -3,6 +3,7 @@ on a Ray cluster."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -130,6 +131,7 @@ def _start(file: Path, numbers: Any, workers: int) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
     _work = pickle.loads(file.read_bytes())
     _work.start(numbers.get(), workers)
+    gc.freeze()  # the garbage collector then does not look through all that was imported
 
 
 def _end_with_parent() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -34,6 +37,19 @@ def token_budgets(device: torch.device) -> int:
         return 1
     memory = torch.cuda.get_device_properties(device).total_memory
     return max(1, min(MOST_BUDGETS, memory // MEMORY_PER_BUDGET))
+
+
+@contextmanager
+def collecting_new_objects() -> Iterator[None]:
+    """Inside this context Python's garbage collector does not look through the objects that exist
+    already, such as all that torch has imported: an eighth of the time of a prediction."""
+    was_empty = gc.get_freeze_count() == 0
+    gc.freeze()
+    try:
+        yield
+    finally:
+        if was_empty:
+            gc.unfreeze()
 
 
 def keep_memory() -> None:

@@ -25,6 +25,7 @@ from regard.data.parallel import (
     processors,
     start_server,
 )
+from regard.engine.machine import collecting_new_objects
 from regard.errors import DecodeError, Problem, RegardError
 from regard.inference.inputs import mark_long_inputs
 from regard.inference.loaded_model import PlacedModel, Precision, load_model, usable_gpus
@@ -132,7 +133,7 @@ def predict_whole_file(
         placed.run, placed.loaded, placed.device, skip_bad=skip_bad, as_json=as_json
     )
     pieces = pieces_left(inputs, grown, inputs_per_piece(placed.device, placed.loaded.precision))
-    with closing(grown):
+    with closing(grown), collecting_new_objects():
         with closing(_written(_outputs(predictor, pieces, workers), grown)) as outputs:
             for output in outputs:
                 each(output)

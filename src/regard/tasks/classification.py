@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -113,7 +115,7 @@ class Classification(Task):
         heads = LabelHeads(encoding, len(classes), CLASS_LOSS, are_classes=True)
         inputs = labelled_inputs(self.name, encoding, self.corpora)
         measure = ClassMeasure(encoding)
-        answers = LabelAnswers(encoding, inputs, measure.prediction)
+        answers = LabelAnswers(encoding, inputs, measure.prediction, probabilities)
         names = (*self.lower_is_better, *self.higher_is_better)
         self.inputs = inputs
         self.encoding = encoding
@@ -216,15 +218,14 @@ class ClassMeasure(Measure):
         classes = len(self.encoding.labels.names)
         return baseline.classes(texts, self.encoding.targets(train), others, classes)
 
-    def prediction(self, given: Example, scores_Y: Scores) -> Classified:
-        return Classified(given.text, self.ranked(scores_Y))
+    def prediction(self, given: Example, p_Y: Scores) -> Classified:
+        return Classified(given.text, self.ranked(p_Y))
 
-    def ranked(self, scores_Y: Scores) -> dict[str, float]:
+    def ranked(self, p_Y: Scores) -> dict[str, float]:
         """The classes with their probabilities, best first; among equals in their own order."""
-        names = self.labels.class_names(len(scores_Y))
-        p_Y = probabilities(scores_Y).tolist()
-        best_first = sorted(range(len(p_Y)), key=lambda number: -p_Y[number])
-        return {names[number]: p_Y[number] for number in best_first}
+        names = self.labels.class_names(len(p_Y))
+        best_first = sorted(zip(names, p_Y.tolist(), strict=True), key=itemgetter(1), reverse=True)
+        return dict(best_first)
 
 
 @dataclass(frozen=True)
@@ -241,4 +242,4 @@ class Classified(Prediction):
         return {"input": self.input, "output": self.output, "probabilities": self.probabilities}
 
     def lines(self, nbest: int) -> Iterator[str]:
-        yield from (f"{label}\t{p:.4f}" for label, p in list(self.probabilities.items())[:nbest])
+        yield from (f"{label}\t{p:.4f}" for label, p in islice(self.probabilities.items(), nbest))

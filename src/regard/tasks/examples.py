@@ -38,6 +38,10 @@ class ExampleAnswers(ABC, Generic[E]):
     def results(self, model: Any, examples: Dataset, progress: Done = ignore) -> Iterable[Any]:
         """What the model answers for each example."""
 
+    def finished(self, results: Iterable[Any]) -> Iterable[Any]:
+        """What `prediction` gets for each of these results, which are those of several inputs."""
+        return results
+
     @abstractmethod
     def prediction(self, given: Example, examples: Dataset, row: int, result: Any) -> Prediction:
         """The answer to an input, which was encoded as this example, from its result."""
@@ -63,7 +67,8 @@ class ExampleAnswers(ABC, Generic[E]):
         alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
         for number, given in enumerate(inputs):
             try:
-                InputError.raise_if([given.fault])
+                if given.fault:
+                    InputError.raise_if([given.fault])
                 texts = self.encoded_texts(given)
                 alike[tuple(texts)][number] = texts
             except DecodeError as error:
@@ -98,7 +103,7 @@ class ExampleAnswers(ABC, Generic[E]):
             chosen = [rows[number].row for number in numbers]
             if chosen != [*range(len(examples))]:
                 examples = examples.select(np.array(chosen))
-            results = self.results(model, examples, progress)
+            results = self.finished(self.results(model, examples, progress))
             for row, (number, result) in enumerate(zip(numbers, results, strict=True)):
                 given = encoded.inputs[number]
                 predictions[number] = self.prediction(given, examples, row, result)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -392,17 +392,20 @@ def word_weights(
 
 
 class LabelAnswers(ExampleAnswers[LabelEncoding]):
-    """The outputs of the head for each example; `predict` makes a prediction of those of one."""
+    """The outputs of the head for each example; `predict` makes a prediction of those of one, which
+    may first be changed for many at once by `finish`."""
 
     def __init__(
         self,
         encoding: LabelEncoding,
         inputs: LabelledInputs,
         predict: Callable[[Example, Scores], Prediction],
+        finish: Callable[[Scores], Scores] | None = None,
     ) -> None:
         super().__init__(encoding)
         self.inputs = inputs
         self.predict = predict
+        self.finish = finish
 
     def encoded_texts(self, given: Example) -> dict[str, str]:
         wrong = self.inputs.wrong_number(given)
@@ -421,6 +424,9 @@ class LabelAnswers(ExampleAnswers[LabelEncoding]):
             scores |= dict(zip(rows.tolist(), scores_XY, strict=True))
             progress(len(rows))
         return [scores[row] for row in range(len(examples))]
+
+    def finished(self, results: Iterable[Scores]) -> Iterable[Scores]:
+        return results if self.finish is None else self.finish(np.stack([*results]))
 
     def prediction(self, given: Example, examples: Dataset, row: int, result: Scores) -> Prediction:
         return self.predict(given, result)

@@ -20,6 +20,7 @@ from regard.models.headed import Headed
 from regard.objectives.labels import ClassCrossEntropy
 from regard.tasks.answers import Prediction
 from regard.tasks.class_labels import first_names, label_numbers
+from regard.tasks.class_metrics import probabilities
 from regard.tasks.classification import (
     CLASS_LOSS,
     ClassMeasure,
@@ -177,7 +178,7 @@ class ChoiceMeasure(Measure):
         choices = given.several("choices")
         names = self.names.class_names(len(choices))
         named = dict(zip(names, choices, strict=True))
-        return Chosen(given.text, self.classes.ranked(scores), named)
+        return Chosen(given.text, self.classes.ranked(probabilities(scores)), named)
 
 
 @dataclass(frozen=True)

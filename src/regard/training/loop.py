@@ -18,6 +18,7 @@ from regard.data.batches import AnyBatch
 from regard.data.epochs import Position, Stream
 from regard.data.prepare import Prepared
 from regard.engine.graphs import CapturedUpdate
+from regard.engine.machine import collecting_new_objects
 from regard.engine.prefetch import ahead
 from regard.engine.products import forget_packed_weights
 from regard.objectives.cross_entropy import perplexity
@@ -193,6 +194,7 @@ class Trainer:
         timetable = self.timetable
         log = self._open_log()
         with (
+            collecting_new_objects(),
             closing(self.batches()) as batches,
             stop_requests() as stop,
             metrics_writer(self.run, progress.step, log) as write,
