@@ -287,7 +287,7 @@ def test_a_page_with_stored_findings_is_written_without_a_run(
     monkeypatch.setattr("regard.course.lab.packaged", lambda _: stored)
     monkeypatch.chdir(tmp_path)
     printed = succeed("course", "3", "--no-run", "--lang", "ko")
-    assert "시드 1~3로" in printed.out
+    assert "(시드 1~3)" in printed.out
     html = Path("course/3.html").read_text(encoding="utf-8")
     assert "<code>regard course 3</code>" in html
     assert not Path("course/runs").exists()

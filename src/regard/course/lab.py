@@ -49,7 +49,7 @@ QUICK_NOTICE = {
 STORED_NOTICE = {
     "en": "Computed with regard {version} on {date}, with seeds {first} to {last}. Run it yourself: "
     "`regard course {number}`.",
-    "ko": "regard {version}에서 시드 {first}~{last}로 {date}에 계산한 결과입니다. 직접 실행하려면: "
+    "ko": "regard {version}에서 {date}에 계산한 결과입니다(시드 {first}~{last}). 직접 실행하려면: "
     "`regard course {number}`.",
 }
 OUTDATED_NOTICE = {

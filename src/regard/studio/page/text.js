@@ -99,7 +99,7 @@ export const TEXTS = {
   figure_pending: { en: "Drawn when this chapter is computed.", ko: "이 장을 계산하면 여기에 그려집니다." },
   chapter_working: { en: "Runs trained so far: {count}. You can go on reading elsewhere.", ko: "지금까지 학습한 실행: {count}개. 다른 화면을 보아도 계속됩니다." },
   chapter_again: { en: "Compute it whole", ko: "전부 계산하기" },
-  chapter_origin: { en: "Computed with regard {version} on {date}, with seeds {seeds}.", ko: "regard {version}에서 {date}에 시드 {seeds}로 계산한 결과입니다." },
+  chapter_origin: { en: "Computed with regard {version} on {date}, with seeds {seeds}.", ko: "regard {version}에서 {date}에 계산한 결과입니다(시드 {seeds})." },
   chapter_outdated: { en: "The experiment has changed since: its numbers may be different now.", ko: "그 뒤로 실험이 바뀌었으므로 지금 계산하면 숫자가 다를 수 있습니다." },
   chapter_here: { en: "Run it here", ko: "직접 실행하기" },
   chapter_minutes: { en: "Running it here takes about {minutes} min on one core; your own figures then replace these.", ko: "여기서 실행하면 코어 하나로 약 {minutes}분 걸리고, 끝나면 직접 계산한 그림으로 바뀝니다." },
