@@ -307,7 +307,7 @@ def draw_bahdanau(explanation: Explanation) -> Diagram:
     [start] = canvas.states(
         "s0", [own[0] - 128], y, ["s_0"], "target", s_0, steps=[first - 1], width=72
     )
-    note = "from " + " and ".join(_first_or_last(encoded, block) for block in encoded.last)
+    note = f"begins with {_last_states(encoded)}"
     canvas.words.append(Word(note, start.x, start.top[1] - 12, "target", first - 1, "small"))
     before = start
     for place, (context, state) in enumerate(zip(contexts, states, strict=True)):
@@ -381,7 +381,7 @@ def draw_luong(explanation: Explanation) -> Diagram:
     tildes = canvas.states(
         "tilde", own, y, [f"h̃_{n}" for n in numbers], "target", tilde_TD, steps=moments, width=72
     )
-    note = "from " + " and ".join(_first_or_last(encoded, block) for block in encoded.last)
+    note = f"begins with {_last_states(encoded)}"
     x, middle = states[0].left
     canvas.words.append(Word(note, x - 34, middle - 14, "target", first, "small", "end"))
     canvas.join((x - 64, middle), states[0].left, "target", first, dashed=True)
@@ -397,6 +397,11 @@ def draw_luong(explanation: Explanation) -> Diagram:
     _finish_writing(canvas, explanation, tildes, own, y, first)
     _attended_moments(canvas, explanation, encoded, annotations, contexts, attention)
     return canvas.finish(explanation.title)
+
+
+def _last_states(encoded: Encoded) -> str:
+    """The names of the states from which the decoder begins."""
+    return ", ".join(_first_or_last(encoded, block) for block in encoded.last)
 
 
 def _first_or_last(encoded: Encoded, block: Block) -> str:
