@@ -61,7 +61,7 @@ from regard.recipes.rows_in_memory import (
 )
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.recipes.shipped import shipped_recipes
-from regard.runs.examples import examples_of, later_step, measured_on, noted
+from regard.runs.examples import UNKNOWN, examples_of, later_step, measured_on, noted
 from regard.runs.run import Run
 from regard.search.external import AnyModel, ExternalModel
 from regard.tasks.answers import summed
@@ -656,6 +656,8 @@ def evaluate(  # noqa: PLR0913  (one keyword per option, as in the command)
     description = measured_on(run, split, names, examples)
     if checkpoint in (None, "best"):
         description = noted(description, later_step(run))
+    if unknown := description.pop(UNKNOWN, None):
+        description = noted(description, {"note": unknown})
     metrics = noted(description, noted(metrics, beside))
     return Metrics(metrics if written is None else written.write(metrics))
 

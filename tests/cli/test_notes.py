@@ -76,3 +76,14 @@ def test_the_proposed_dropout_follows_its_comment(
     text = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
     assert yaml.safe_load(text)["model"]["dropout"] == dropout
     assert "# 0.3 for little data" in text
+
+
+def test_measures_on_a_file_say_which_words_are_unknown(tiny_run: Path, tmp_path: Path) -> None:
+    """Of the inputs only: no note says that a reference has words which the model cannot write."""
+    (file := tmp_path / "pairs.tsv").write_text("source\ttarget\na %\ta\nQ a %\ta\na b\tQ\n")
+    note = "Inputs with words that are not in the vocabulary: 2 of 3 ('%', 'Q')"
+    assert succeed("evaluate", tiny_run, "--file", file, "--json").json["note"] == note
+    assert note in succeed("diagnose", tiny_run, "--file", file, "--no-sweep").out
+    assert succeed("diagnose", tiny_run, "--file", file, "--no-sweep", "--json").json["unknown"]
+    assert note in succeed("compare", tiny_run, tiny_run, "--file", file).out
+    assert "vocabulary" not in succeed("evaluate", tiny_run, "--json").json.get("note", "")

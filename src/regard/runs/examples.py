@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from regard.data.config import Corpus, Split
 from regard.data.corpora import Part
+from regard.data.dataset import Dataset
 from regard.data.epochs import Examples
 from regard.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from regard.runs.checkpoints import STEP_FOLDER, data_fingerprints
 from regard.runs.run import Run
+from regard.tasks.reading import named_words, unknown_words
 from regard.text.access import is_inside
 
 SPLITS = ("train", "validation", "test")
+UNKNOWN = "unknown"
+"""The key of the unknown words in a description of the examples."""
+MAX_ROWS_READ = 20
+"""Inputs whose unknown words are looked for, to name some of them."""
 ReportProgress = Callable[[str, int, int], None]
 """Called with what is done now, how much of it is done, and how much there is."""
 
@@ -89,11 +96,37 @@ def measured_on(
     run: Run, split: str | None, files: Sequence[str], examples: Examples
 ) -> dict[str, Any]:
     """What `examples_of` takes, to stand before the metrics; with a note where it is not the test
-    set that is expected, and on what was left out of the examples."""
+    set that is expected, and on what was left out of the examples; and the unknown words of files."""
     named: dict[str, Any] = {"files": list(files)} if files else {"split": split or "test"}
     if not files and split is None and run.recipe.data.test is None:
         named = {"split": "validation", "note": "the run's recipe has no test set"}
+    if files and isinstance(examples, Dataset) and (unknown := unknown_words_of(run, examples)):
+        named[UNKNOWN] = unknown
     return noted(named, {"note": examples.left_out} if examples.left_out else {})
+
+
+def unknown_words_of(run: Run, examples: Dataset) -> str:
+    """Which words of the inputs the vocabulary does not have; empty if there are none. A model that
+    reads letters knows every word."""
+    if run.recipe.model.letters is not None:
+        return ""
+    found = dict[str, None]()
+    rows = set[int]()
+    for name in run.task.inputs.names:
+        key = name if name in run.tokenizers else "text"
+        if name not in examples.texts or key not in run.tokenizers or key not in examples.columns:
+            continue
+        tokenizer = run.tokenizers[key]
+        own = examples.columns[key].rows_with(tokenizer.unk).tolist()
+        rows |= {*own}
+        for row in islice(dict.fromkeys(own), MAX_ROWS_READ):
+            found |= dict.fromkeys(unknown_words(tokenizer, examples.texts[name][row]))
+    if not found:
+        return ""
+    return (
+        f"Inputs with words that are not in the vocabulary: {len(rows):,} of {len(examples):,} "
+        f"({named_words([*found])})"
+    )
 
 
 def later_step(run: Run) -> dict[str, Any]:

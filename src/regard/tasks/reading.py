@@ -193,7 +193,7 @@ def unknown_notes(
             tokens = "1 token that is" if count == 1 else f"{count:,} tokens that are"
             words = unknown_words(tokenizer, given.text)
             what = (
-                f"{given.place} has {tokens} not in the vocabulary ({_named(words)}): the model "
+                f"{given.place} has {tokens} not in the vocabulary ({named_words(words)}): the model "
                 f"reads {symbol} there"
             )
             notes.append(Note("unknown", what, given.place, words))
@@ -220,8 +220,8 @@ def words_not_known(
     return [*dict.fromkeys(word for text, own in texts if own for word in unknown_words(own, text))]
 
 
-def _named(unknown: Sequence[str]) -> str:
-    """The first of these words, shortened."""
+def named_words(unknown: Sequence[str]) -> str:
+    """The first of these unknown words, shortened."""
     limit = MAX_WORD_CHARACTERS
     shown = [repr(word if len(word) <= limit else f"{word[:limit]}...") for word in unknown]
     return ", ".join([*shown[:MAX_NAMED_WORDS], *(["..."] if shown[MAX_NAMED_WORDS:] else [])])

@@ -20,7 +20,13 @@ from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models.base import Generator
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
-from regard.runs.examples import ReportProgress, examples_of, measured_on, measured_text
+from regard.runs.examples import (
+    UNKNOWN,
+    ReportProgress,
+    examples_of,
+    measured_on,
+    measured_text,
+)
 from regard.search.config import SearchConfig
 from regard.tasks.answers import summed
 from regard.tasks.sources import LengthsOf
@@ -205,7 +211,9 @@ class Diagnosis(Result):
         sweep = [self.beam_sweep.section()] if self.beam_sweep else []
         opening = f"{measured}, beam {self.search.beam}: {metrics}."
         sections = [self._counts(), self._lengths(), *sweep, *worst]
-        return Report(f"Diagnosis of {Path(self.run).name}", sections, opening, self.advice)
+        unknown = [self.measured_on[UNKNOWN]] if UNKNOWN in self.measured_on else []
+        looks = [*unknown, *self.advice]
+        return Report(f"Diagnosis of {Path(self.run).name}", sections, opening, looks)
 
     def _counts(self) -> Section:
         tally = self.tally
