@@ -120,6 +120,8 @@ def test_runs_are_grouped_and_sorted(page: Any) -> None:
     group = page.locator("tbody", has=page.locator("tr.group", has_text="reviews-ko"))
     assert group.locator("tr:not(.group) th a").all_inner_texts() == ["reviews"]
     assert page.violations() == []
+    page.get_by_role("checkbox", name="phrases-en-ko 고르기", exact=True).check()
+    expect(page.locator("svg.learning path.curve")).to_have_count(2)
     page.get_by_role("button", name="▾ reviews-ko").click()
     expect(page.get_by_role("link", name="reviews", exact=True)).to_have_count(0)
     assert "group=data" in page.url

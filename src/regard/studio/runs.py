@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -64,13 +64,27 @@ class Runs:
         self._given = list(self.served)
         self._stamps: dict[str, int] = {}
         self._lock = threading.Lock()
+        self._listing = threading.local()
 
     def own_folders(self) -> dict[str, Path]:
         """The user's runs: all but the examples of the package."""
+        listed: dict[str, Path] | None = getattr(self._listing, "folders", None)
+        if listed is not None:
+            return listed
         started = {
             name: path for name, path in self.added.items() if (path / "recipe.yaml").exists()
         }
         return {**self.folders(), **started}
+
+    @contextmanager
+    def listed_once(self) -> Iterator[None]:
+        """Within it this thread looks for folders only once: whatever tells of every run asks for
+        each of them again and again."""
+        self._listing.folders = self.own_folders()
+        try:
+            yield
+        finally:
+            del self._listing.folders
 
     def all_folders(self) -> dict[str, Path]:
         """The user's runs, then the examples that have no name of theirs."""
@@ -160,7 +174,8 @@ class Runs:
 
     def list_runs(self) -> list[dict[str, Any]]:
         """The runs: name, task, model, parameters, best metrics."""
-        return [self.summary(name) for name in self]
+        with self.listed_once():
+            return [self.summary(name) for name in self]
 
     def show_run(self, name: str) -> dict[str, Any]:
         """One run, with its recipe."""
@@ -230,7 +245,7 @@ def _changed(path: Path) -> int:
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
-@lru_cache  # reading a recipe takes 20 ms, and pages list all runs again and again
+@lru_cache(maxsize=4096)  # a recipe takes 20 ms, and pages list all runs again and again
 def _run_in(folder: Path, changed: int) -> Run:
     return Run.open(folder)
 

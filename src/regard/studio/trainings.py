@@ -261,15 +261,17 @@ class Trainings:
 
     def list_trainings(self) -> list[dict[str, Any]]:
         """Every run, also one that has no folder yet, with a small curve."""
-        listed = list[dict[str, Any]]()
-        for name in dict.fromkeys([*self.runs, *self.processes, *self._training()]):
-            try:
-                summary = self.runs.summary(name) if name in self.runs else {"name": name}
-                listed.append({**summary, **self.progress(name, SMALL_CURVE_POINTS)})
-            except (RegardError, OSError) as error:
-                what = self.runs.public(error_json(error)["error"])
-                listed.append({"name": name, "error": what})
-        return listed
+        with self.runs.listed_once():
+            names = dict.fromkeys([*self.runs, *self.processes, *self._training()])
+            return [self._listed(name) for name in names]
+
+    def _listed(self, name: str) -> dict[str, Any]:
+        """A run in the list; one that cannot be read has its error."""
+        try:
+            summary = self.runs.summary(name) if name in self.runs else {"name": name}
+            return {**summary, **self.progress(name, SMALL_CURVE_POINTS)}
+        except (RegardError, OSError) as error:
+            return {"name": name, "error": self.runs.public(error_json(error)["error"])}
 
     def show_training(self, name: str) -> dict[str, Any]:
         """How far the training of a run is."""

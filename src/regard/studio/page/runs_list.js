@@ -80,7 +80,13 @@ export function runsList(params, chosen, choose) {
         if (open) folded.add(name); else folded.delete(name);
         draw();
       } }, `${open ? "▾" : "▸"} ${label}`);
-      return h("tbody", {}, h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: COLUMNS.length + 1 }, button, h("span", { class: "muted" }, ` ${own.length}`))),
+      const usable = own.filter(run => !run.error), tick = h("input", { type: "checkbox", "aria-label": t("choose_this", { run: label }),
+        checked: usable.length > 0 && usable.every(run => chosen.has(run.name)), onchange: () => {
+          for (const run of usable) if (tick.checked) chosen.add(run.name); else chosen.delete(run.name);
+          choose();
+          draw();
+        } });
+      return h("tbody", {}, h("tr", { class: "group" }, h("td", {}, tick), h("th", { scope: "rowgroup", colspan: COLUMNS.length }, button, h("span", { class: "muted" }, ` ${own.length}`))),
         open && own.map(run => row(run, chosen, choose)));
     });
   }
