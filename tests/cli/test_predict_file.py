@@ -28,6 +28,7 @@ from regard.data.parallel import (
     StartMethod,
     in_order,
     over_cluster,
+    start_method,
     start_server,
     starting_processes,
 )
@@ -42,9 +43,7 @@ from regard.text.writing import GrowingFile
 from shared_work import Broken, Dying
 
 SHORT = ["search.max_length=4"]
-HAS_SERVER = pytest.mark.skipif(
-    "forkserver" not in multiprocessing.get_all_start_methods(), reason="not on Windows"
-)
+HAS_SERVER = pytest.mark.skipif(start_method() == "spawn", reason="only on Linux")
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import chain, islice
-from multiprocessing import forkserver
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -97,12 +97,18 @@ def in_order(
                     process.terminate()  # nobody waits for what is left
 
 
+def start_method() -> StartMethod:
+    """How processes begin here. Only on Linux is it safe to copy one that has imported torch."""
+    return "forkserver" if sys.platform == "linux" else "spawn"
+
+
 def start_server(module: str) -> None:
     """Start a process that imports a module once, for all processes that `in_order` then starts by
     the method forkserver."""
-    multiprocessing.set_forkserver_preload([module])
-    with starting_processes():
-        forkserver.ensure_running()
+    if start_method() == "forkserver":
+        multiprocessing.set_forkserver_preload([module])
+        with starting_processes():
+            import_module("multiprocessing.forkserver").ensure_running()
 
 
 @contextmanager

@@ -7,7 +7,6 @@ Nothing here imports torch, and CUDA is not started: the processes start it them
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 from pathlib import Path
 
 from regard.data.parallel import Engine, processors, start_server
@@ -34,7 +33,6 @@ def may_share(file: Path, device: str, workers: str | int, engine: Engine) -> bo
         and device in ("auto", "cuda")
         and str(workers) != "1"
         and DRIVER.exists()
-        and "forkserver" in multiprocessing.get_all_start_methods()
         and (str(workers) != "auto" or (is_long(file) and processes_per_gpu() > 1))
     )
 

@@ -3,7 +3,6 @@ file that can be continued after a crash."""
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -19,10 +18,10 @@ import torch
 from regard.data.example import Example, without_faults
 from regard.data.parallel import (
     Engine,
-    StartMethod,
     in_order,
     over_cluster,
     processors,
+    start_method,
     start_server,
 )
 from regard.engine.machine import collecting_new_objects
@@ -44,7 +43,9 @@ INPUTS_PER_GPU_PIECE = 8_000
 INPUTS_IN_FIRST_PIECE = 100
 """Fewer, so that there is some output soon."""
 SECONDS_ALONE = 3.0
-"""Seconds after which further processes are started: about as many as they need to import torch."""
+"""Seconds after which further processes are started."""
+SECONDS_BEFORE_SERVER = 0.5
+"""Seconds after which another process begins to import torch for those that may be started."""
 
 Piece = tuple[list[Example], dict[str, int]]
 """Inputs, and how many there are up to them, with a checksum of all these."""
@@ -170,14 +171,10 @@ def _outputs(
     if not predictor.loaded.on_cpu:  # a single GPU, which has the model already
         return in_order(predictor, pieces, 1)
     gpus = usable_gpus(predictor.device, predictor.loaded.precision)
-    if gpus:
-        method: StartMethod = "spawn"
-        if "forkserver" in multiprocessing.get_all_start_methods():
+    if count := workers.count or gpus:
+        if count > 1:
             start_server(__name__)
-            method = "forkserver"
-        return in_order(predictor, pieces, workers.count or gpus, method=method)
-    if workers.count:
-        return in_order(predictor, pieces, workers.count)
+        return in_order(predictor, pieces, count, method=start_method())
     return in_as_many_as_pay(predictor, pieces, processors())
 
 
@@ -189,13 +186,19 @@ def in_as_many_as_pay(
 
     Each process computes with as many threads, so that the outputs do not depend on its pace.
     """
+    method = start_method()
     with limited_threads(max(1, processors() // count)):
-        end = time.perf_counter() + SECONDS_ALONE
+        started = time.perf_counter()
+        has_server = method == "spawn" or count == 1
         for piece in pieces:
             yield predictor(piece)
-            if time.perf_counter() > end:
+            seconds = time.perf_counter() - started
+            if seconds > SECONDS_ALONE:
                 break
-        yield from in_order(predictor, pieces, count)
+            if seconds > SECONDS_BEFORE_SERVER and not has_server:
+                start_server(__name__)
+                has_server = True
+        yield from in_order(predictor, pieces, count, method=method)
 
 
 @contextmanager
