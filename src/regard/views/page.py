@@ -73,7 +73,7 @@ def markdown_renderer() -> MarkdownIt:
         if tokens[index].info.strip() == "text" and lines and all(map(looks_like_equation, lines)):
             return f'<div class="equations">{"".join(map(equation_row, lines))}</div>\n'
         written: str = plain_fence(tokens, index, options, env)
-        return written
+        return written.replace("<pre>", '<pre tabindex="0">', 1)  # a long line is scrolled
 
     rules["fence"] = fence
     return renderer
@@ -82,7 +82,7 @@ def markdown_renderer() -> MarkdownIt:
 def equation_row(line: str) -> str:
     """An equation and, beside it, its remark."""
     formula, remark = formula_and_remark(line)
-    return f'<div class="formula">{mathml(formula)}</div><p class="muted">{escape(remark)}</p>'
+    return f'<div class="formula" tabindex="0">{mathml(formula)}</div><p class="muted">{escape(remark)}</p>'
 
 
 def page(report: Report) -> str:
