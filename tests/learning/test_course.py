@@ -56,6 +56,8 @@ ONLY_FULL = {
 """Labels of figures that only `--full` has."""
 NOT_HERE = {
     ("seq2seq", "trained_lstm"),
+    ("large_models", "next_pair"),
+    ("large_models", "next_single"),
     ("large_models", "direction"),
     ("large_models", "replaced"),
     ("attention", "both_ways"),
