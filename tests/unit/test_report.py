@@ -667,3 +667,9 @@ def test_a_long_title_ends_inside_its_png(title: str, size: tuple[int, int]) -> 
         pixels = images.imread(io.BytesIO(content))[..., :3]
         for edge in (pixels[:, :3], pixels[:, -3:], pixels[:2]):
             assert edge.min() == 1, "something runs over the edge"
+
+
+def test_an_equation_among_paragraphs_is_mathematics_for_the_studio() -> None:
+    told = Text(["The score:", "e_ij = v_a . tanh(W_a s_i)"]).to_json()
+    assert [*told["equations"]] == ["1"]
+    assert told["equations"]["1"].startswith("<math")

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.language import REPORT_SECTIONS, default_language, korean, shown
+from regard.views.mathml import looks_like_equation, mathml
 
 Numbers = npt.NDArray[np.floating]
 Tone = Literal["", "good", "bad", "muted", "code", "blank", "answer"]
@@ -90,6 +91,15 @@ class Text(Part):
     kind = "text"
     paragraphs: Sequence[str]
     tone: Tone = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """With the paragraphs that are equations as MathML, by their numbers."""
+        drawn = {
+            str(number): mathml(text)
+            for number, text in enumerate(self.paragraphs)
+            if looks_like_equation(text)
+        }
+        return super().to_json() | {"equations": drawn}
 
 
 def muted(text: str) -> Text:

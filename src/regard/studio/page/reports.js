@@ -3,6 +3,7 @@
 
 import { get, post, remove } from "./api.js";
 import { h } from "./dom.js";
+import { mathematics } from "./math.js";
 import { t } from "./text.js";
 
 // columns: [{ name, numeric }]; rows: [[{ text, tone, value, element }]]. Choosing a heading sorts by that column.
@@ -34,7 +35,7 @@ export function partOf(part) {
   if (part.kind === "prose") {
     return part.title ? h("details", {}, h("summary", {}, part.title), elementsOf(part.html)) : elementsOf(part.html);
   }
-  if (part.kind === "text") return part.paragraphs.map(text => h("p", { class: part.tone || null }, text));
+  if (part.kind === "text") return part.paragraphs.map((text, n) => h("p", { class: part.tone || null }, part.equations?.[n] ? mathematics(part.equations[n]) : text));
   if (part.kind === "table") {
     const columns = part.columns.map((name, n) => ({ name, numeric: part.numeric[n] }));
     const drawn = [table(columns, part.rows, { title: part.title }), part.notes.map(note => h("p", { class: "muted" }, note))];
