@@ -3,6 +3,8 @@ full."""
 
 import gc
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,10 @@ import pytest
 import torch
 
 from model_cases import CASES, CAUSAL_CASES, build, tokens_of
-from regard.api import predict_file
 from regard.engine.attention import CachedRowsVisible
 from regard.engine.graphs import CapturedUpdate
 from regard.engine.losses import GPULoss
 from regard.errors import ConfigError
-from regard.inference import whole_file
 from regard.layers import scores
 from regard.layers.attention import attend
 from regard.layers.linear import Dropout
@@ -152,17 +152,18 @@ def word_counting(folder: Path, settings: Tree) -> Tree:
 
 
 def test_processes_that_share_a_gpu_predict_what_one_predicts(
-    tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_recipe: Tree, tmp_path: Path
 ) -> None:
+    """By the command: a process that has trained may compute products with less precision."""
     recipe = changed(tiny_recipe, tiny_recipe["model"], steps=20)
-    run = train(recipe, out=tmp_path / "run", quiet=True)
+    train(recipe, out=tmp_path / "run", quiet=True)
     draw = random.Random(1)
     lines = [" ".join(draw.choices("abcdefg", k=draw.randint(1, 9))) for _ in range(400)]
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
-    monkeypatch.setattr(whole_file, "INPUTS_PER_GPU_PIECE", 50)
-    for workers in (1, 3):
-        out = tmp_path / f"out-{workers}.txt"
-        assert predict_file(run, tmp_path / "in.txt", out, workers=workers) == len(lines)
+    predict = [sys.executable, "-m", "regard", "predict", "run", "--file", "in.txt"]
+    for workers in ("1", "3"):
+        options = ["--out", f"out-{workers}.txt", "--workers", workers]
+        subprocess.run([*predict, *options], cwd=tmp_path, check=True)
     assert (tmp_path / "out-3.txt").read_bytes() == (tmp_path / "out-1.txt").read_bytes()
 
 
