@@ -65,6 +65,7 @@ NOT_HERE = {
     ("attention", "verb"),
     ("transformer", "norm_trained"),
     ("self_attention", "several"),
+    ("self_attention", "viewpoints"),
     ("self_attention", "grammar"),
     ("transformer", "slower_cpu"),
     ("pretraining", "bert_ahead"),
