@@ -104,10 +104,10 @@ def table_of_models() -> Table:
     rows = []
     for name, (year, objective, direction, layers, width, published, data) in PAPERS.items():
         own = f"{parameters_of(name) / 1e6:,.0f} M" if name in OWN_CONFIGS else ""
-        rows.append([name, year, objective, direction, layers, width, own, published, data])
+        rows.append([name, str(year), objective, direction, layers, width, own, published, data])
     columns = ["model", "year", "objective", "direction", "layers", "width"]
     columns += ["parameters, counted here", "in the paper", "data"]
-    return Table(columns, rows, formats=["", "d", "", "", "d", "d", "", "", ""])
+    return Table(columns, rows)
 
 
 # The experiment
