@@ -34,6 +34,35 @@ def regard(*arguments: str, cache: Path, folder: Path | None = None) -> str:
     return done.stdout
 
 
+SESSION = """
+import json, sys, regard
+recipe, changes, run, files = json.loads(sys.argv[1])
+regard.train(recipe, changes, out=run, quiet=True)
+found = [regard.evaluate(run, split="test", predictions=False)]
+found += [regard.evaluate(run, files=file, predictions=False) for file in files]
+print(json.dumps([{k: v for k, v in one.items() if isinstance(v, float)} for one in found]))
+"""
+
+
+def train_and_evaluate(
+    recipe: Path, changes: list[str], run: Path, *, files: list[Path], cache: Path
+) -> list[dict[str, float]]:
+    """Train and evaluate in one new process, so that torch is imported once: the metrics on the test
+    part, then on each of the files."""
+    asked = json.dumps([str(recipe), changes, str(run), [str(file) for file in files]])
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION, asked],
+        text=True,
+        capture_output=True,
+        check=False,
+        env={**os.environ, "REGARD_CACHE": str(cache)},
+    )
+    if done.returncode:
+        sys.exit(f"{recipe} {' '.join(changes)}\n{done.stderr[-4000:]}")
+    found: list[dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def events(run: Path, event: str) -> list[dict[str, Any]]:
     """The lines of a run's log of one kind."""
     lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())

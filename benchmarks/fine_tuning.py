@@ -4,7 +4,8 @@ weights and data.
     python benchmarks/fine_tuning.py FOLDER [--only quality|speed] [--tasks sst2 stsb mrpc conll
     squad] [--seeds 3]
         [--weights MODEL] [--side-by-side 3] [--device auto] [--rows N] [--held-out] [--alone]
-        [--set KEY=VALUE ...] [--variants "TASK KEY=VALUE ..." ...]
+        [--set KEY=VALUE ...]
+        [--variants "TASK KEY=VALUE ..." ... [--choose [--halve] [--until SECONDS]]]
     python benchmarks/fine_tuning.py --write-half FOLDER
 
 FOLDER holds `glue`, `imdb`, `conll2003_en` and `squad`. MODEL is a `transformers` folder; without
@@ -14,12 +15,14 @@ single precision. `--rows` takes the first N rows of every file, on both sides: 
 leaves out the peer. `--held-out` does so too, and measures on data to choose settings by: SST-2 on
 the sentences of the Stanford treebank's test part, MRPC on its own test part, the others on a tenth
 of the training data. `--variants` does so for several settings side by side; `after=TASK` (or
-`after=`) says what is learned first, of likeness and reviews. Quality: each task with several seeds
-and the settings below, so many trainings side by side; the peer has the same epochs, batches of
-like size and a learning rate of 1e-4. Speed: one epoch each, alone and in turns: training examples
-a second against the peer with random batches padded to their longest, and against the peer with
-batches of like length, the first ten updates of each left out. Checkpoints are those of the end, on
-both sides: no choice by the part that is measured.
+`after=`) says what is learned first, of likeness and reviews. `--choose` measures each variant of
+SST-2 and MRPC both there and on dev, and names the best by the former; `--halve` gives the next
+seed only to the better half and to the first; `--until` begins no training after so many seconds.
+Quality: each task with several seeds and the settings below, so many trainings side by side; the
+peer has the same epochs, batches of like size and a learning rate of 1e-4. Speed: one epoch each,
+alone and in turns: training examples a second against the peer with random batches padded to their
+longest, and against the peer with batches of like length, the first ten updates of each left out.
+Checkpoints are those of the end, on both sides: no choice by the part that is measured.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from commands import regard, summary, training_seconds
+from commands import regard, summary, train_and_evaluate, training_seconds
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ class Job:
     """Sections of the recipe beyond REGARD_SETTINGS."""
     after: str = ""
     """Another of JOBS, on which our model is trained first."""
-    held_out: dict[str, Any] | None = None
-    """The data for `--held-out`; None: a tenth of the training data, as without `test`."""
+    held_out: dict[str, Any] = field(default_factory=dict)
+    """The data for `--held-out`; empty: a tenth of the training data, as without `test`."""
 
 
 def glue(name: str, part: str, **columns: Any) -> dict[str, Any]:
@@ -189,6 +192,7 @@ layer; averaged weights."""
 HELD_OUT = {"validation": {"split": 0.1}, "test": {"split": 0.1}}
 VALIDATION_EXAMPLES = 50
 """Number of examples for the validation at the end, which selects nothing."""
+STARTED = time.perf_counter()
 WARM_UP_UPDATES = 10
 """Number of updates before the clock starts, since the first ones load kernels."""
 
@@ -244,8 +248,8 @@ def stsb_without_mrpc(folder: Path, work: Path) -> None:
     (work / SIMILARITY_FILE).write_text("\n".join([header, *kept]) + "\n")
 
 
-def held_out_parts(folder: Path, work: Path) -> None:
-    """Labelled sentences and pairs that are in no training or dev part."""
+def held_out_parts(folder: Path, work: Path, rows: int | None) -> None:
+    """Labelled sentences and pairs that are in no training or dev part; the first `rows` of each."""
     known = {
         " ".join(line.split("\t")[0].split())
         for part in ("train", "dev")
@@ -259,9 +263,13 @@ def held_out_parts(folder: Path, work: Path) -> None:
         for line in sentences.splitlines()
         if " ".join(line.split("\t")[0].split()) not in known
     ]
-    (work / SENTENCES_FILE).write_text("\n".join(["sentence\tlabel", *kept]) + "\n")
     pairs = lzma.decompress((folder / "glue/MRPC/msr_paraphrase_test.txt.xz").read_bytes())
-    (work / PARAPHRASES_FILE).write_bytes(pairs)
+    header, *others = pairs.decode().splitlines()
+    for name, first, lines in (
+        (SENTENCES_FILE, "sentence\tlabel", kept),
+        (PARAPHRASES_FILE, header, others),
+    ):
+        (work / name).write_text("\n".join([first, *lines[:rows]]) + "\n")
 
 
 def recipe_of(job: Job, options: argparse.Namespace, work: Path) -> dict[str, Any]:
@@ -353,6 +361,101 @@ def peers(
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+@dataclass
+class Measured:
+    """A variant and what it has reached, seed by seed: on held-out data, on dev, and its seconds."""
+
+    variant: Variant
+    held_out: list[float] = field(default_factory=list)
+    dev: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """The more seeds the better, then the higher mean on held-out data."""
+        return len(self.held_out), statistics.mean(self.held_out or [0.0])
+
+    def row(self) -> str:
+        cells = [summary(self.held_out), summary(self.dev), f"{max(self.seconds, default=0):.0f}"]
+        return f"| {self.variant.title} | {' | '.join(cells)} |"
+
+
+def choose(work: Path, options: argparse.Namespace) -> None:
+    """Measure all variants of a task on held-out data and on dev; the tasks side by side."""
+    variants = [Variant.of(text) for text in options.variants]
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    with ThreadPoolExecutor(options.side_by_side) as pool, ThreadPoolExecutor() as tasks:
+        first = {
+            (name, seed): pool.submit(trained, name, seed, work, options.set, "before")
+            for seed in seeds
+            for name in sorted({variant.after for variant in variants} - {""})
+        }
+
+        def rounds(task: str) -> list[Measured]:
+            every = [Measured(variant) for variant in variants if variant.task == task]
+            left = every
+            for seed in seeds:
+                asked = [
+                    (one, pool.submit(both_parts, first, one.variant, seed, work, options))
+                    for one in left
+                ]
+                for one, future in asked:
+                    if scores := future.result():
+                        one.held_out.append(scores["held_out"])
+                        one.dev.append(scores["dev"])
+                        one.seconds.append(scores["seconds"])
+                if options.halve:
+                    by_rank = sorted(left[1:], key=lambda one: one.rank, reverse=True)
+                    left = [left[0], *by_rank[: -(-len(by_rank) // 2)]]
+            return every
+
+        for every in tasks.map(rounds, dict.fromkeys(variant.task for variant in variants)):
+            print("\n| variant | held-out | each | dev | each | s |\n|---|---|---|---|---|---|")
+            for one in every:
+                print(one.row())
+            best = max(every, key=lambda one: one.rank)
+            print(f"\nbest on held-out data: {best.variant.title}", flush=True)
+
+
+def both_parts(
+    first: dict[tuple[str, int], Future[Path]],
+    variant: Variant,
+    seed: int,
+    work: Path,
+    options: argparse.Namespace,
+) -> dict[str, float] | None:
+    """The metric of a variant on held-out data and on dev, and the seconds of its training; None if
+    it is too late to begin, or the training failed."""
+    job = JOBS[variant.task]
+    changes = [f"training.seed={seed}", *options.set, *variant.changes]
+    try:
+        if variant.after:
+            changes.append(f"training.init={first[variant.after, seed].result()}")
+        if options.until and time.perf_counter() - STARTED > options.until:
+            return None
+        run = work / f"{variant.title.replace(' ', '-').replace('/', '-')}-{seed}"
+        dev, held_out = train_and_evaluate(
+            work / f"{variant.task}.yaml",
+            changes,
+            run,
+            files=[work / job.held_out["file"]],
+            cache=work / "cache",
+        )
+    except SystemExit as failed:  # the other variants are still worth having
+        print(f"{variant.title}, seed {seed}: {str(failed)[-600:]}", file=sys.stderr, flush=True)
+        return None
+    scores = {
+        "held_out": held_out[job.metric],
+        "dev": dev[job.metric],
+        "seconds": training_seconds(run),
+    }
+    shutil.rmtree(run)
+    at = round(time.perf_counter() - STARTED)
+    record = {"variant": variant.title, "seed": seed, **scores, "at": at}
+    print(json.dumps(record), file=sys.stderr, flush=True)
+    return scores
 
 
 def quality(work: Path, options: argparse.Namespace) -> None:
@@ -460,6 +563,15 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--variants", nargs="+", default=[], metavar="TASK KEY=VALUE ...")
     parser.add_argument("--peer-epochs", type=int, help="epochs of the peer, instead of the task's")
+    parser.add_argument(
+        "--choose", action="store_true", help="measure variants on held-out data and on dev"
+    )
+    parser.add_argument(
+        "--halve", action="store_true", help="with --choose: only the better half goes on"
+    )
+    parser.add_argument(
+        "--until", type=float, metavar="SECONDS", help="with --choose: begin no training later"
+    )
     parser.add_argument("--alone", action="store_true", help="without the peer")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=1)
@@ -478,23 +590,24 @@ def main() -> None:
     if options.write_half:
         write_half(options.weights, options.folder)
         return
-    started = time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
         if "squad" in options.tasks:
             squad_train(options.folder, work)
         if "mrpc" in options.tasks:
             stsb_without_mrpc(options.folder, work)
-        if options.held_out:
-            held_out_parts(options.folder, work)
+        if options.held_out or options.choose:
+            held_out_parts(options.folder, work, options.rows)
         regard("import", str(options.weights), "--out", str(work / "base"), cache=work / "cache")
         for name in {*options.tasks, *FIRST}:
             (work / f"{name}.yaml").write_text(yaml.safe_dump(recipe_of(JOBS[name], options, work)))
-        if options.only != "speed":
+        if options.choose:
+            choose(work, options)
+        elif options.only != "speed":
             quality(work, options)
-        if options.only != "quality":
+        if options.only != "quality" and not options.choose:
             speed(work, options)
-    print(f"\n{time.perf_counter() - started:.0f} s in total")
+    print(f"\n{time.perf_counter() - STARTED:.0f} s in total")
 
 
 if __name__ == "__main__":

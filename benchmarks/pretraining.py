@@ -175,8 +175,10 @@ def changes_of(learner: Learner, table: Path, options: argparse.Namespace) -> li
         f"data.test={json.dumps(test)}",
     ]
     changes += [f"training.seed={learner.seed}", f"training.device={options.device}"]
+    own = options.set
     if learner.start == "pre-trained":
         changes += [f"training.init={options.keep / learner.model}"]
+        own = [change for change in own if not change.startswith("model.")]  # the run has its model
     else:
         changes += with_tokenizer(options)
         if learner.model in PRETRAINED:
@@ -190,7 +192,7 @@ def changes_of(learner: Learner, table: Path, options: argparse.Namespace) -> li
     if options.labels == "all":
         changes += [f"training.{name}={value}" for name, value in ALL_LABELS.items()]
         changes += [f"training.epochs={EPOCHS_OF_ALL[learner.start]}"]
-    return [*changes, *options.set]
+    return [*changes, *own]
 
 
 def finetune(learner: Learner, table: Path, options: argparse.Namespace) -> None:
