@@ -3,6 +3,7 @@ what stays frozen, how fast each layer learns, which loss."""
 
 import copy
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -419,6 +420,17 @@ class Fixed(torch.nn.Module):
         return self.logits_BY
 
 
+class Said(torch.nn.Module):
+    """A head that says one thing after another."""
+
+    def __init__(self, answers: Iterator[Tensor]) -> None:
+        super().__init__()
+        self.answers = answers
+
+    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+        return next(self.answers)
+
+
 def test_class_weights_by_hand() -> None:
     """p = 3/4 and 1/4 for two classes; the first example is of the first, the others of the second
     class."""
@@ -428,6 +440,29 @@ def test_class_weights_by_hand() -> None:
     loss, plain = ClassCrossEntropy(model, torch.tensor([2.0, 0.5]))(batch).tolist()
     assert plain == pytest.approx(-np.log(3 / 4) - 2 * np.log(1 / 4))
     assert loss == pytest.approx(-2 * np.log(3 / 4) - 0.5 * 2 * np.log(1 / 4))
+
+
+def test_consistency_against_plain_loops() -> None:
+    """Liang et al. 2021, equations 2 and 3, halved; the head says something else each time."""
+    first_BY = [[0.2, 1.0, -0.5], [2.0, 0.0, 0.3], [0.1, 0.1, 0.1]]
+    second_BY = [[0.4, 0.7, -0.1], [1.0, 0.5, 0.3], [0.0, 2.0, 0.0]]
+    answers = iter([torch.tensor(first_BY), torch.tensor(second_BY)])
+    model = headed()
+    model.head = Said(answers)
+    loss, plain = ClassCrossEntropy(model, consistency=2.0)(
+        batch_of([[5, 6]] * 3, [1, 0, -100])
+    ).tolist()
+    expected = apart = 0.0
+    for one, other, label in zip(first_BY[:2], second_BY[:2], [1, 0], strict=True):
+        p, q = (np.exp(row) / np.exp(row).sum() for row in (one, other))
+        expected += -(np.log(p[label]) + np.log(q[label])) / 2
+        for y in range(3):
+            apart += p[y] * np.log(p[y] / q[y]) + q[y] * np.log(q[y] / p[y])
+    assert plain == pytest.approx(expected)
+    assert loss == pytest.approx(expected + 2.0 / 4 * apart)
+    model.head = Said(iter([torch.tensor(first_BY)]))
+    objective = ClassCrossEntropy(model, consistency=2.0).eval()
+    assert len(objective(batch_of([[5, 6]] * 3, [1, 0, -100]))) == 2, "one reading suffices"
 
 
 def test_rows_of_an_example_are_averaged() -> None:

@@ -609,6 +609,11 @@ def test_bad_recipes_are_refused(tmp_path: Path) -> None:
         == "training.label_smoothing: the loss of question_answering has no classes to smooth "
         "(leave it at 0)"
     )
+    assert (
+        message(head={"consistency": 4})
+        == "head.consistency: the loss of question_answering has no classes whose probabilities "
+        "could be compared (leave it at 0)"
+    )
     write(
         tmp_path / "a.jsonl", '{"context": "Anna left.", "question": "Who?", "answers": ["Ben"]}\n'
     )

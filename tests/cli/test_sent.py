@@ -679,6 +679,7 @@ HARMLESS = {
     "evaluation.threshold",
     "head.auxiliary",
     "head.class_weights",
+    "head.consistency",
     "head.freeze",
     "search.min_length_ratio",
     "search.no_repeat_ngram",

@@ -782,3 +782,5 @@ def test_a_crf_and_a_linear_model_beside_a_tagger(tmp_path: Path) -> None:
         ConfigError, match="the linear model reads the letters of words, and this model does not"
     ):
         regard.train(TAGGING, ["head.linear=16"], out=tmp_path / "other", quiet=True)
+    with pytest.raises(ConfigError, match="a CRF has no probabilities for single tags"):
+        regard.train(TAGGING, ["head.crf=true", "head.consistency=4"], out=tmp_path / "twice")

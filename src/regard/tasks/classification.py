@@ -44,6 +44,7 @@ from regard.tasks.headed import (
     as_texts,
     complete_headed,
     head_vectors,
+    loss_options,
 )
 from regard.tasks.labels import (
     LabelAnswers,
@@ -161,8 +162,7 @@ def class_loss(
         values = [weights.get(label, 1.0) for label in recipe.head.labels]
         weights_Y = torch.tensor(values, device=device_of(model))
     smoothing = recipe.training.label_smoothing
-    auxiliary = recipe.head.auxiliary
-    return ClassCrossEntropy(model, weights_Y, smoothing=smoothing, auxiliary=auxiliary)
+    return ClassCrossEntropy(model, weights_Y, smoothing=smoothing, **loss_options(recipe))
 
 
 # Labels

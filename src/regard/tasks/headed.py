@@ -125,6 +125,11 @@ class HeadedRecipe(Recipe):
     head: Any
 
 
+def loss_options(recipe: HeadedRecipe) -> dict[str, float]:
+    """The settings of a loss over classes."""
+    return {"auxiliary": recipe.head.auxiliary, "consistency": recipe.head.consistency}
+
+
 # Rows of tokens
 
 
@@ -279,6 +284,8 @@ class HeadedNetwork(Network):
             raise ConfigError(what, where="head.freeze", hint=f"0 to {layers}, or all")
         if recipe.head.auxiliary > 0:
             self.check_auxiliary()
+        if recipe.head.consistency > 0:
+            self.check_consistency()
 
     def check_auxiliary(self) -> None:
         """The language model's loss is that of the states which the head reads."""
@@ -293,6 +300,17 @@ class HeadedNetwork(Network):
             what = "the language model's loss needs a head right above a last layer that learns"
             hint = "features: last, bilstm: null, and freeze below all"
             raise ConfigError(what, where="head.auxiliary", hint=hint)
+
+    def check_consistency(self) -> None:
+        """R-Drop compares the probabilities of classes."""
+        task = self.recipe.task
+        what = None
+        if not self.heads.smooths:
+            what = f"the loss of {task} has no classes whose probabilities could be compared"
+        elif getattr(self.recipe.head, "crf", False):
+            what = "a CRF has no probabilities for single tags that could be compared"
+        if what is not None:
+            raise ConfigError(what, where="head.consistency", hint="leave it at 0")
 
 
 # Its metrics

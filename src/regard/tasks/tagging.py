@@ -53,6 +53,7 @@ from regard.tasks.headed import (
     complete_headed,
     framing_of,
     head_vectors,
+    loss_options,
     section,
     token_logits,
     unknown_texts,
@@ -148,9 +149,8 @@ class Tagging(Task):
 
     def objective(self, model: Headed) -> TagCrossEntropy:
         smoothing = self.recipe.training.label_smoothing
-        auxiliary = self.recipe.head.auxiliary
         loss = TagSequenceLoss if self.recipe.head.crf else TagCrossEntropy
-        return loss(model, smoothing=smoothing, auxiliary=auxiliary)
+        return loss(model, smoothing=smoothing, **loss_options(self.recipe))
 
     def read(self, corpora: Sequence[conll.TaggedText], part: Part, base: Path) -> Dataset:
         if has_plain_tags(self.recipe):  # an imported run has no corpora that say so
