@@ -204,3 +204,31 @@ def test_the_name_of_an_image_is_no_sentence(tiny_run: Path) -> None:
     assert fail("check", "dates", "model={kind: transformer}", *GIANT)[0].startswith(
         "model: a model of 155."
     )
+
+
+@pytest.mark.parametrize(("words", "told"), [(10, True), (40, False)])
+def test_short_documents_in_long_joined_rows(tmp_path: Path, words: int, told: bool) -> None:
+    """Twelve documents of ten words and an end fill a row of 128; BERT learns nothing from it but
+    frequencies."""
+    lines = [" ".join(["ab"] * (words - 1) + ["abcdefg"[n % 7]]) for n in range(200)]
+    (tmp_path / "a.txt").write_text("\n".join(lines) + "\n")
+    recipe = {
+        "task": "masked_language_modeling",
+        "data": {
+            "train": {"text": str(tmp_path / "a.txt"), "documents": "lines"},
+            "validation": {"split": 0.1},
+            "deduplicate": False,
+            "blocks": "contiguous",
+        },
+        "tokenizer": {"kind": "word"},
+        "model": {"kind": "bert", "preset": "tiny", "next_sentence": False},
+        "training": {"steps": 1},
+    }
+    findings = regard.check(recipe, quiet=True).data["findings"]
+    warnings = [finding for finding in findings if "data.blocks=contiguous" in finding]
+    assert len(warnings) == told
+    if told:
+        assert (
+            "joins about 12 documents of 11 tokens in a row of data.max_length=128" in warnings[0]
+        )
+        assert "lower data.max_length to about 22, or set data.blocks=documents" in warnings[0]

@@ -68,6 +68,9 @@ GAP = "[MASK]"
 """How a gap is typed, whatever the vocabulary calls it."""
 CANDIDATES = 5
 """The words that are offered for a gap, if the user does not ask for a number."""
+MAX_JOINED_DOCUMENTS = 4
+"""Documents in a joined row from which there is a warning: with more of them, the loss stayed on its
+first plateau in our measurements (docs/what-pretraining-buys.md)."""
 
 
 class MaskedData(RawData):
@@ -198,6 +201,20 @@ class MaskedLanguageModeling(Task):
         except DataError:
             # too few documents for next-sentence prediction: masked tokens can still be measured
             return single_segments(self.recipe, text)
+
+    def data_warnings(self, data: Prepared[Any]) -> Iterator[str]:
+        """Joined rows of many short documents: nearly all tokens that a masked one sees belong to
+        other documents."""
+        length = self.recipe.data.max_length
+        text = data.train.text
+        tokens = len(text.values) / max(1, len(text))
+        if self.recipe.data.blocks == "contiguous" and length > MAX_JOINED_DOCUMENTS * tokens:
+            yield (
+                f"data.blocks=contiguous joins about {length / tokens:.0f} documents of {tokens:.0f} "
+                f"tokens in a row of data.max_length={length}, which are little help to each other, and "
+                "the loss may stay where the frequencies of the tokens take it: lower data.max_length "
+                f"to about {max(8, round(2 * tokens))}, or set data.blocks=documents"
+            )
 
     def input_line(self, row: Mapping[str, str], reader: Reader) -> str:
         """A sentence with a gap, and the one after it."""
