@@ -24,7 +24,7 @@ none applies, the equation runs as it is written:
 The other files hold what is not one operation: packed sentences (packing.py), batches in shapes
 that repeat (shapes.py), rows of a search that are finished (live_rows.py), CUDA graphs (graphs.py,
 step_graphs.py), half-precision weights (half_weights.py), kernels for a GPU (triton_kernels.py) and
-optimisers that do not import torch's compiler (optimisers.py).
+optimisers and operators that do not import torch's compiler (optimisers.py, operators.py).
 
 REGARD_ENGINE=plain, or the context `plain()`, switches all of it off: every equation runs as
 written, only slower. It is the first thing to try if a result looks wrong.
