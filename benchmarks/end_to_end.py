@@ -14,8 +14,8 @@ Every row is a process, which this file starts inside a wrapper (`measured`). Th
 optimiser steps, and for a window of steps what the GPU computes (CUPTI, through torch's profiler); it knows
 nothing of the training. The pace is that of the steps before the window, without the first third. The pace of a
 prediction is that of the whole process; a tenth of its lines, predicted before, gives the seconds before the first
-line, and another process with a tenth of them is watched: one, where several would share the GPU for a longer file. With END_TO_END_STACKS=1 the wrapper also samples what
-each thread does.
+line, and another process with a tenth of them is watched, which is alone where several would share the GPU for a
+longer file. With END_TO_END_STACKS=1 the wrapper also samples what each thread does.
 """
 
 from __future__ import annotations
