@@ -1,12 +1,14 @@
 """The recipes of docs/what-pretraining-buys, and the arithmetic of the benchmark that uses them."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+import regard
 from places import ROOT
 from regard.config import read_yaml
 from regard.models import MODELS
@@ -83,3 +85,38 @@ def test_the_script_measures_a_training_by_its_log(tmp_path: Path) -> None:
 def test_mean_and_spread() -> None:
     assert commands.summary([0.8, 0.9, 1.0]) == "0.9000 ± 0.1000 | 0.8000, 0.9000, 1.0000"
     assert commands.summary([0.5]) == "0.5000 ± 0.0000 | 0.5000"
+
+
+NARROW = {
+    "roberta": (64, 600, "loss", 3.0),
+    "electra": (128, 600, "replaced_f1", 0.2),
+}
+"""The width and updates of a small model, the metric that it is judged by, and its limit. A RoBERTa with rows
+of 128 tokens has a loss of 3.3, an ELECTRA with four times the rate an F1 of 0."""
+
+
+@pytest.mark.skipif("REGARD_SLOW" not in os.environ, reason="a minute each: REGARD_SLOW=1")
+@pytest.mark.parametrize("name", NARROW)
+def test_the_settings_leave_the_frequencies_of_the_tokens_behind(name: str, tmp_path: Path) -> None:
+    """The recipe for a narrower model, with a learning rate that is higher by the same factor, on
+    built-in reviews."""
+    width, steps, metric, limit = NARROW[name]
+    path = FOLDER / f"{name}-pretrain.yaml"
+    recipe = recipe_of(read_yaml(path))
+    changes = [
+        'data.train={"corpus": "reviews-en", "size": 4000}',
+        "tokenizer.vocabulary=600",
+        f"model.width={width}",
+        f"model.feed_forward={4 * width}",
+        f"model.heads={width // 32}",
+        "model.layers=2",
+        f"training.learning_rate={recipe.training.learning_rate * recipe.model.width / width}",
+        f"training.steps={steps}",
+        "training.warmup=60",
+        f"training.validate_every={steps // 4}",
+        "training.batch_tokens=1024",
+        "training.device=cpu",
+    ]
+    run = regard.train(str(path), changes, out=tmp_path / "run", quiet=True)
+    *_, last = commands.events(run.folder, "validation")
+    assert last[metric] < limit if metric == "loss" else last[metric] > limit, last
