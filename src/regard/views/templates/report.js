@@ -352,7 +352,7 @@ function gridOfHeads(part, kind, pick) {
   return grid;
 }
 function drawHeatMaps(element, part) {
-  const canvas = make("canvas", { role: "img", "aria-label": part.title || part.maps[part.first].title });
+  const canvas = make("canvas", { role: "img", "aria-label": part.title || part.maps[part.first].title || (korean() ? "히트맵" : "heat map") });
   const scale = make("p", { class: "muted" }), rows = make("div", { class: "tokens" }), columns = make("div", { class: "tokens" });
   let map = null, chosen = 0;
   const choice = part.choosers.length ? choosers(part, show) : { chosen: () => part.maps[part.first] };
