@@ -18,6 +18,7 @@ from regard.views.mathml import (
     looks_like_equation,
     mathml,
 )
+from regard.views.page import markdown_renderer
 
 PACKAGE = Path(regard.__file__).parent
 SIGNS = {"∑": "sum", "∏": "prod", "√": "sqrt", **{letter: name for name, letter in GREEK.items()}}
@@ -128,6 +129,31 @@ def test_symbols_have_the_colour_of_the_figure() -> None:
     roles = {one.get("data-symbol"): one.get("class") for one in tree.iter() if one.get("class")}
     assert roles == {"c": "context", "alpha": "context", "h": "source"}
     assert {"sum", "prod"} == {*LARGE_OPERATORS}
+
+
+@pytest.mark.parametrize(
+    ("text", "apart"), [("-log sigmoid(x)", 1), ("mean_c v_c", 1), ("log(x)", 0), ("max(x, 0)", 0)]
+)
+def test_a_function_is_set_apart_from_an_argument_without_brackets(text: str, apart: int) -> None:
+    assert mathml(text).count("<mspace") == apart
+
+
+def test_labelled_formulas_are_a_table_with_rows_of_one_length() -> None:
+    drawn = ElementTree.fromstring(
+        markdown_renderer().render(
+            "```text\nplain        softmax(X X^T) X    no parameters\n"
+            "projected    softmax(Q K^T) V\nby [MASK]    the text with [MASK]\n```"
+        )
+    )
+    rows = drawn.findall(".//tr")
+    assert [row[0].text for row in rows] == ["plain", "projected", "by [MASK]"]
+    assert [len(row) for row in rows] == [3, 3, 3]
+    assert [row[1].find("{*}math") is not None for row in rows] == [True, True, False]
+
+
+def test_labelled_sentences_stay_as_they_are() -> None:
+    block = "```text\ntold before    Anna saw the bank.\ntold after     The bank flooded.\n```"
+    assert markdown_renderer().render(block).startswith("<pre")
 
 
 def test_sentences_and_commands_are_no_equations() -> None:

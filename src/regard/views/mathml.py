@@ -40,6 +40,8 @@ GREEK = {
 LARGE_OPERATORS = {"sum": "∑", "prod": "∏"}
 UNDER = ("max", "min", "argmax", "mean")
 """Functions whose index stands below them."""
+APART = ("log", "ln", "exp", *UNDER)
+"""Functions that are set apart from an argument without brackets."""
 OPERATORS = {
     "->": "→",
     "<=": "≤",
@@ -102,6 +104,12 @@ def looks_like_equation(line: str) -> bool:
     left, sign, right = formula.partition(" = ")
     words = re.findall(r"(?<![\w_^~])[a-z]{4,}(?![\w(_])", formula)
     return bool(sign and left and right) and len(left.split()) <= 8 and len(words) <= 2
+
+
+def looks_like_formula(text: str) -> bool:
+    """Whether a cell of a text block is an equation, or a term of functions without words."""
+    words = re.findall(r"(?<![\w_^~\[])[^\W\d_]{2,}(?![\w(_])", text)
+    return looks_like_equation(text) or (bool(re.match(r"\w+\(", text)) and not words)
 
 
 class _Parser:
@@ -190,7 +198,9 @@ class _Parser:
         if kind == "number":
             return self.scripted(f"<mn>{self.take()}</mn>", text)
         if kind == "name":
-            return self.name()
+            drawn = self.name()
+            apart = text in APART and self.peek()[0] in ("name", "number")
+            return drawn + '<mspace width="0.2em"/>' if apart else drawn
         if text in OPENING:
             return self.scripted(self.bracket(), "")
         return self.operator()

@@ -4,12 +4,19 @@ its script."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from html import escape
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from regard.language import korean, request_language
-from regard.views.mathml import formula_and_remark, looks_like_equation, mathml
+from regard.views.mathml import (
+    formula_and_remark,
+    looks_like_equation,
+    looks_like_formula,
+    mathml,
+)
 from regard.views.report import (
     Report,
     in_language,
@@ -28,6 +35,7 @@ VERBATIM = {
 """The styles and scripts of a page."""
 UNBREAKABLE = re.compile(r"▁[^\s<]+|(?<![^\s>(])--[^\s<]+")
 """Tokens and options, which a browser would break after ▁ or a hyphen."""
+COLUMNS = re.compile(r"\s{2,}")
 
 
 @cache
@@ -61,7 +69,8 @@ def _templates() -> Environment:
 
 
 def markdown_renderer() -> MarkdownIt:
-    """Renders Markdown without HTML; a block of text that consists of equations is mathematics."""
+    """Renders Markdown without HTML; a block of text that consists of equations is mathematics, with
+    labels before them a table."""
     from markdown_it import MarkdownIt
 
     renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -72,6 +81,10 @@ def markdown_renderer() -> MarkdownIt:
         lines = [line for line in tokens[index].content.splitlines() if line.strip()]
         if tokens[index].info.strip() == "text" and lines and all(map(looks_like_equation, lines)):
             return f'<div class="equations">{"".join(map(equation_row, lines))}</div>\n'
+        if tokens[index].info.strip() == "text" and (rows := labelled_formulas(lines)):
+            return (
+                f'<div class="scrolled" tabindex="0"><table class="formulas">{rows}</table></div>\n'
+            )
         written: str = plain_fence(tokens, index, options, env)
         return written.replace("<pre>", '<pre tabindex="0">', 1)  # a long line is scrolled
 
@@ -83,6 +96,22 @@ def equation_row(line: str) -> str:
     """An equation and, beside it, its remark."""
     formula, remark = formula_and_remark(line)
     return f'<div class="formula" tabindex="0">{mathml(formula)}</div><p class="muted">{escape(remark)}</p>'
+
+
+def labelled_formulas(lines: Sequence[str]) -> str:
+    """Rows of a table, where each line is a label, a formula and perhaps a remark, with spaces between
+    that align them; empty if the lines are anything else."""
+    rows = [COLUMNS.split(line.strip()) for line in lines]
+    if any(len(row) == 1 for row in rows) or not any(map(looks_like_formula, chain(*rows))):
+        return ""
+    return "".join(
+        f'<tr><th scope="row">{escape(label)}</th>{"".join(map(_formula_cell, others))}</tr>'
+        for label, *others in zip(*zip_longest(*rows, fillvalue=""), strict=True)
+    )
+
+
+def _formula_cell(text: str) -> str:
+    return f"<td>{mathml(text) if looks_like_formula(text) else escape(text)}</td>"
 
 
 def page(report: Report) -> str:
