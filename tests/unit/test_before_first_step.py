@@ -34,33 +34,6 @@ def test_a_training_that_is_not_compiled_imports_no_compiler(
     assert (tmp_path / "run" / "last").is_file()
 
 
-OPERATOR = """
-import sys
-import torch
-from regard.engine.operators import without_compiler
-@torch.library.custom_op("regard_tests::twice", mutates_args=())
-def twice(x: torch.Tensor) -> torch.Tensor:
-    return 2 * x
-twice.register_fake(torch.empty_like)
-twice.register_autograd(lambda context, gradient: 2 * gradient)
-without_compiler(twice)
-def gradient(function):
-    x = torch.ones(1, requires_grad=True)
-    function(x).sum().backward()
-    return float(x.grad)
-print(gradient(twice), gradient(lambda x: twice(x * x)), "torch._dynamo" in sys.modules)
-compiled = torch.compile(lambda x: twice(x * x) + 1, backend="eager", fullgraph=True)
-print(gradient(compiled), gradient(twice), gradient(compiled), "torch._dynamo" in sys.modules)
-"""
-
-
-def test_an_operator_in_python_imports_the_compiler_only_for_compiled_code() -> None:
-    """Such as those of packed attention on a GPU, whose first call took three seconds more."""
-    command = [sys.executable, "-c", OPERATOR]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert printed.stdout.splitlines() == ["2.0 4.0 False", "4.0 2.0 4.0 True"]
-
-
 @pytest.mark.parametrize(
     ("kind", "options"),
     [

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Protocol
 
 import torch
@@ -19,7 +18,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.weak import WeakIdKeyDictionary
 
 from regard.data.batches import real_positions
-from regard.engine.operators import without_compiler
 from regard.engine.packing import PackedRow, PackedSentences, PackedVisible, has_packed_kernel
 from regard.engine.products import multiply_small_matrices
 
@@ -181,15 +179,6 @@ def attend_in_equal_lengths(
     return context_BHQE.transpose(0, 1).flatten(1, 2)[None]
 
 
-@cache
-def spare_compiler() -> None:
-    """Call the operators of packed attention without importing torch's compiler."""
-    from torch.nn.attention import varlen
-
-    for name in ("_varlen_attn", "_varlen_attn_backward"):
-        without_compiler(getattr(varlen, name, None))
-
-
 def attend_by_bounds(
     q_1HPE: Tensor,
     k_1HPE: Tensor,
@@ -202,8 +191,6 @@ def attend_by_bounds(
     # Imported here: it takes a second, and only a GPU needs it
     from torch.nn.attention.varlen import varlen_attn
 
-    if not torch.compiler.is_compiling():
-        spare_compiler()
     # squeeze, not [0]: the gradient of an index is a copy
     q_PHE, k_PHE, v_PHE = (x_1HPE.squeeze(0).transpose(0, 1) for x_1HPE in (q_1HPE, k_1HPE, v_1HPE))
     context_PHE = varlen_attn(
