@@ -47,9 +47,14 @@ class Mean(float):
     def text(self, written: Callable[[float], str], unit: str = "") -> str:
         """The mean, then the lowest and the highest: `0.62 (0.58–0.66)`; the mean alone if all are
         written alike. The unit is written once."""
+        counts = self.is_integer() and all(isinstance(value, int) for value in self.by_seed)
         mean, low, high = (
             written(value).removesuffix(unit)
-            for value in (float(self), min(self.by_seed), max(self.by_seed))
+            for value in (
+                int(self) if counts else float(self),
+                min(self.by_seed),
+                max(self.by_seed),
+            )
         )
         return f"{mean}{unit}" if low == high else f"{mean}{unit} ({low}–{high})"
 
