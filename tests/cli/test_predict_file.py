@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -213,6 +214,25 @@ def test_ctrl_c_does_not_reach_processes_that_are_being_started() -> None:
     assert subprocess.check_output(blocked, text=True) == "False\n"
 
 
+def test_ctrl_c_waits_until_processes_have_been_started() -> None:
+    """Also where another thread takes it, which does not block it: a process whose start is
+    interrupted would be known to nobody."""
+    go = threading.Event()
+
+    def interrupt() -> None:
+        go.wait()
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    started = False
+    with pytest.raises(KeyboardInterrupt), starting_processes():
+        go.set()
+        thread.join()
+        started = True
+    assert started
+
+
 def test_a_killed_command_is_continued(tiny_run: Path, big: Path, tmp_path: Path) -> None:
     out, longer = tmp_path / "out.txt", write(tmp_path / "longer.txt", big.read_text() * 20)
     command = [
@@ -372,6 +392,25 @@ def test_a_server_has_imported_what_its_processes_need() -> None:
         check=True,
     )
     assert done.stdout.splitlines() == ["script", "0 True", "1 True", "2 True"]
+
+
+@HAS_SERVER
+def test_other_processes_of_the_server_hear_ctrl_c(tmp_path: Path) -> None:
+    """A program has one server, which its own processes may be made of, too."""
+    code = (
+        "import multiprocessing, signal\n"
+        "from regard.data.parallel import start_server\n"
+        "from shared_work import write_whether_ctrl_c_is_heard\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "start_server('zipapp')\n"
+        f"values = ({str(tmp_path / 'heard')!r},)\n"
+        "context = multiprocessing.get_context('forkserver')\n"
+        "process = context.Process(target=write_whether_ctrl_c_is_heard, args=values)\n"
+        "process.start()\nprocess.join()"
+    )
+    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-c", code], env=surroundings, check=True)
+    assert (tmp_path / "heard").read_text() == "True"
 
 
 @HAS_SERVER

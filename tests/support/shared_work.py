@@ -1,6 +1,7 @@
 """Work for several processes; they import this file, so it imports next to nothing."""
 
 import os
+import signal
 import sys
 
 
@@ -40,3 +41,10 @@ class Broken(Dying):
 
 def _end(code: int, large: bytes) -> None:
     os._exit(code)
+
+
+def write_whether_ctrl_c_is_heard(file: str) -> None:
+    blocked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    heard = not blocked and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with open(file, "w") as written:
+        written.write(str(heard))

@@ -18,10 +18,11 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain, islice
+from multiprocessing import resource_tracker
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
-from types import ModuleType
+from threading import Thread, current_thread, main_thread
+from types import FrameType, ModuleType
 from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -70,6 +71,8 @@ def in_order(
         work.start(0, 1)
         yield from map(work, chain(first, pieces))
         return
+    if method == "forkserver":
+        start_server()  # unless it runs
     context: Any = multiprocessing.get_context(method)
     waiting = deque[Future[R]]()
     numbers = context.SimpleQueue()
@@ -102,11 +105,11 @@ def start_method() -> StartMethod:
     return "forkserver" if sys.platform == "linux" else "spawn"
 
 
-def start_server(module: str) -> None:
-    """Start a process that imports a module once, for all processes that `in_order` then starts by
+def start_server(*modules: str) -> None:
+    """Start a process that imports modules once, for all processes that `in_order` then starts by
     the method forkserver."""
     if start_method() == "forkserver":
-        multiprocessing.set_forkserver_preload([module])
+        multiprocessing.set_forkserver_preload([*modules, "regard.data.served"])
         with starting_processes():
             import_module("multiprocessing.forkserver").ensure_running()
 
@@ -115,17 +118,46 @@ def start_server(module: str) -> None:
 def starting_processes() -> Iterator[None]:
     """Processes that are started here do not import the user's script, which might run again, and
     do not get Ctrl-C, which reaches all processes of a terminal, not even while they import: the
-    first process ends them."""
+    first process ends them. It gets Ctrl-C when they have been started, since it knows them then."""
     main = sys.modules["__main__"]
-    blocks = hasattr(signal, "pthread_sigmask")  # not on Windows
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if blocks else ()
     sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        with _blocked_ctrl_c(), _later_ctrl_c():
+            yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+@contextmanager
+def _blocked_ctrl_c() -> Iterator[None]:
+    """For this thread, and for processes that it starts."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    # begun later, this process of Python's own would let Ctrl-C through again
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        sys.modules["__main__"] = main
-        if blocks:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _later_ctrl_c() -> Iterator[None]:
+    """Another thread, which does not block it, may take Ctrl-C for this one."""
+    handler = signal.getsignal(signal.SIGINT)
+    if current_thread() is not main_thread() or not callable(handler):
+        yield
+        return
+    missed = list[tuple[int, FrameType | None]]()
+    signal.signal(signal.SIGINT, lambda number, frame: missed.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if missed:
+        handler(*missed[0])
 
 
 _work: Any = None  # the work of this process, if it is one of several
