@@ -299,7 +299,7 @@ def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
         os.kill(process_of(launcher.pid, 2), signal.SIGKILL)
         killed = time.monotonic()
         _, errors = launcher.communicate(timeout=60)
-    assert time.monotonic() - killed < 30
+    assert time.monotonic() - killed < 45  # torchrun itself ends after 30 s whom it cannot stop
     assert errors.count("has ended, and with it the training") == 1
     assert "regard: process 2: has ended" in errors
     assert "RuntimeError" not in errors
