@@ -72,7 +72,7 @@ def in_order(
         yield from map(work, chain(first, pieces))
         return
     if method == "forkserver":
-        start_server()  # unless it runs
+        start_server(type(work).__module__)  # unless it runs
     context: Any = multiprocessing.get_context(method)
     waiting = deque[Future[R]]()
     numbers = context.SimpleQueue()
@@ -105,11 +105,11 @@ def start_method() -> StartMethod:
     return "forkserver" if sys.platform == "linux" else "spawn"
 
 
-def start_server(*modules: str) -> None:
-    """Start a process that imports modules once, for all processes that `in_order` then starts by
+def start_server(module: str) -> None:
+    """Start a process that imports a module once, for all processes that `in_order` then starts by
     the method forkserver."""
     if start_method() == "forkserver":
-        multiprocessing.set_forkserver_preload([*modules, "regard.data.served"])
+        multiprocessing.set_forkserver_preload([module, "regard.data.served"])
         with starting_processes():
             import_module("multiprocessing.forkserver").ensure_running()
 

@@ -172,8 +172,6 @@ def _outputs(
         return in_order(predictor, pieces, 1)
     gpus = usable_gpus(predictor.device, predictor.loaded.precision)
     if count := workers.count or gpus:
-        if count > 1:
-            start_server(__name__)
         return in_order(predictor, pieces, count, method=start_method())
     return in_as_many_as_pay(predictor, pieces, processors())
 
