@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from regard import __version__
-from regard.course import Chapter, chapters
+from regard.course import Chapter, find_chapter
 from regard.course.seeds import Findings, is_chosen_by_seed
 from regard.text.writing import atomic_file
 from regard.views.diagrams.diagram import (
@@ -163,8 +163,7 @@ def _packed(told: dict[str, Any]) -> bytes:
 @cache
 def packaged(name: str) -> Stored | None:
     """The findings of a chapter that come with the package, if there are any."""
-    [chapter] = [one for one in chapters("en") if one.name == name]
-    path = PACKAGED / file_name(chapter)
+    path = PACKAGED / file_name(find_chapter(name, "en"))
     return read(path) if path.is_file() else None
 
 
