@@ -159,6 +159,11 @@ def noted(measured: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, 
     return {**measured, **metrics, **({"note": "; ".join(notes)} if notes else {})}
 
 
+def unknown_note(measured: Mapping[str, Any]) -> list[str]:
+    """What a description says of unknown words, if anything."""
+    return [measured[UNKNOWN]] if UNKNOWN in measured else []
+
+
 def measured_text(measured: Mapping[str, Any]) -> str:
     """The same in words: `the validation set (the run's recipe has no test set)`, or the names of
     the files."""

@@ -15,7 +15,7 @@ from statistics import mean
 from typing import Any
 
 from regard.errors import RegardError
-from regard.runs.examples import UNKNOWN, measured_text, noted
+from regard.runs.examples import measured_text, noted, unknown_note
 from regard.text.writing import check_writable
 from regard.views.labels import count_text, main_metric, metric_title, rounds_to_zero, score_text
 from regard.views.render import write_file
@@ -129,12 +129,11 @@ class Comparison(Result, Measurements):
         task = self.task.replace("_", " ").capitalize()
         units = f"{count_text(self.count, self.unit)} of {measured_text(self.measured_on)}"
         names = ", ".join(system.name for system in self.systems)
-        unknown = [self.measured_on[UNKNOWN]] if UNKNOWN in self.measured_on else []
         return Report(
             f"Comparison: {names}",
             sections,
             f"{task}, {units}, baseline {self.baseline}.",
-            [*unknown, *findings(self)],
+            [*unknown_note(self.measured_on), *findings(self)],
         )
 
     def write_csv(self, folder: str | Path, *, overwrite: bool = False) -> None:

@@ -21,11 +21,11 @@ from regard.models.base import Generator
 from regard.recipes.search_options import SearchOptions, with_search
 from regard.runs import Run
 from regard.runs.examples import (
-    UNKNOWN,
     ReportProgress,
     examples_of,
     measured_on,
     measured_text,
+    unknown_note,
 )
 from regard.search.config import SearchConfig
 from regard.tasks.answers import summed
@@ -211,8 +211,7 @@ class Diagnosis(Result):
         sweep = [self.beam_sweep.section()] if self.beam_sweep else []
         opening = f"{measured}, beam {self.search.beam}: {metrics}."
         sections = [self._counts(), self._lengths(), *sweep, *worst]
-        unknown = [self.measured_on[UNKNOWN]] if UNKNOWN in self.measured_on else []
-        looks = [*unknown, *self.advice]
+        looks = [*unknown_note(self.measured_on), *self.advice]
         return Report(f"Diagnosis of {Path(self.run).name}", sections, opening, looks)
 
     def _counts(self) -> Section:
