@@ -115,7 +115,7 @@ def _heat_map(heat_map: HeatMap, box: Box) -> Iterator[str]:
 def _curves(curves: Curves, box: Box) -> Iterator[str]:
     """Up to five lines over two axes."""
     lines = curves.series[:MAX_LINES]
-    points = [own for line in lines for own in zip(line.x, line.y, strict=True) if _finite(own)]
+    points = [own for line in lines for own in _finite_points(line)]
     if not points:
         return
     x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)
@@ -129,18 +129,14 @@ def _curves(curves: Curves, box: Box) -> Iterator[str]:
 
     yield _line("axis", [(box.x, box.y), (box.x, bottom), (box.x + box.width, bottom)])
     for number, line in enumerate(lines):
-        own = [placed(x, y) for x, y in _some_points(line)]
+        finite = _finite_points(line)
+        own = [placed(x, y) for x, y in finite[:: math.ceil(len(finite) / MAX_POINTS) or 1]]
         if len(own) > 1:
             yield _line(f"line s{number}", own)
 
 
-def _finite(values: Sequence[float]) -> bool:
-    return all(map(math.isfinite, values))
-
-
-def _some_points(line: Series) -> list[tuple[float, float]]:
-    points = [own for own in zip(line.x, line.y, strict=True) if _finite(own)]
-    return points[:: math.ceil(len(points) / MAX_POINTS) or 1]
+def _finite_points(line: Series) -> list[tuple[float, float]]:
+    return [own for own in zip(line.x, line.y, strict=True) if all(map(math.isfinite, own))]
 
 
 def _bars(bars: Bars, box: Box) -> Iterator[str]:
@@ -164,8 +160,8 @@ def _tree(tree: Tree, box: Box) -> Iterator[str]:
         (box.x + branch.depth * across, box.y + row * down)
         for branch, row in zip(tree.branches, tree.rows, strict=True)
     ]
-    roots = [y for (_, y), branch in zip(places, tree.branches, strict=True) if not branch.parent]
-    root = (box.x, sum(roots[:1]) or box.y + box.height / 2)
+    first = places[0][1] if places else box.y + box.height / 2  # that of a root
+    root = (box.x, first)
     for branch, end in sorted(
         zip(tree.branches, places, strict=True), key=lambda one: one[0].tone == "good"
     ):
