@@ -21,8 +21,14 @@ RESERVED_SHARE = 0.05
 
 def regard(*arguments: str, cache: Path, folder: Path | None = None) -> str:
     """Run the command in a new process, as users do; returns what it prints."""
+    words = " ".join(["regard", *arguments])
+    return printed(["-m", "regard", *arguments], words, cache=cache, folder=folder)
+
+
+def printed(python: list[str], name: str, *, cache: Path, folder: Path | None = None) -> str:
+    """What a new process of Python prints; if it fails, this one ends with its name and its error."""
     done = subprocess.run(
-        [sys.executable, "-m", "regard", *arguments],
+        [sys.executable, *python],
         cwd=folder,
         text=True,
         capture_output=True,
@@ -30,7 +36,7 @@ def regard(*arguments: str, cache: Path, folder: Path | None = None) -> str:
         env={**os.environ, "REGARD_CACHE": str(cache)},
     )
     if done.returncode:
-        sys.exit(f"regard {' '.join(arguments)}\n{done.stderr[-4000:]}")
+        sys.exit(f"{name}\n{done.stderr[-4000:]}")
     return done.stdout
 
 
@@ -50,16 +56,8 @@ def train_and_evaluate(
     """Train and evaluate in one new process, so that torch is imported once: the metrics on the test
     part, then on each of the files."""
     asked = json.dumps([str(recipe), changes, str(run), [str(file) for file in files]])
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION, asked],
-        text=True,
-        capture_output=True,
-        check=False,
-        env={**os.environ, "REGARD_CACHE": str(cache)},
-    )
-    if done.returncode:
-        sys.exit(f"{recipe} {' '.join(changes)}\n{done.stderr[-4000:]}")
-    found: list[dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+    told = printed(["-c", SESSION, asked], " ".join([str(recipe), *changes]), cache=cache)
+    found: list[dict[str, float]] = json.loads(told.splitlines()[-1])
     return found
 
 
