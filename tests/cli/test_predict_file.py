@@ -44,6 +44,7 @@ from regard.text.writing import GrowingFile
 from shared_work import Broken, Dying
 
 SHORT = ["search.max_length=4"]
+OWN_MODULES = os.pathsep.join(filter(None, sys.path))
 HAS_SERVER = pytest.mark.skipif(start_method() == "spawn", reason="only on Linux")
 
 
@@ -377,6 +378,11 @@ def test_a_worker_that_dies_is_reported(starts: bool, option: str, method: Start
     assert str(caught.value) == f"{option}: a worker process has died ({hint})"
 
 
+def with_own_modules() -> dict[str, str]:
+    """The environment of a process that imports tests/support, too."""
+    return os.environ | {"PYTHONPATH": OWN_MODULES}
+
+
 @HAS_SERVER
 def test_a_server_has_imported_what_its_processes_need() -> None:
     """And it runs no code of the user's script."""
@@ -388,12 +394,11 @@ def test_a_server_has_imported_what_its_processes_need() -> None:
         "from regard.data.parallel import in_order, start_server\n"
         "from shared_work import Importing\nprint('script')"
     )
-    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
         [sys.executable, "-c", f"{imports}\n{code}"],
         capture_output=True,
         text=True,
-        env=surroundings,
+        env=with_own_modules(),
         check=True,
     )
     assert done.stdout.splitlines() == ["script", "0 True", "1 True", "2 True"]
@@ -413,8 +418,7 @@ def test_other_processes_of_the_server_hear_ctrl_c(tmp_path: Path) -> None:
         "process = context.Process(target=write_whether_ctrl_c_is_heard, args=values)\n"
         "process.start()\nprocess.join()"
     )
-    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    subprocess.run([sys.executable, "-c", code], env=surroundings, check=True)
+    subprocess.run([sys.executable, "-c", code], env=with_own_modules(), check=True)
     assert (tmp_path / "heard").read_text() == "True"
 
 
@@ -494,9 +498,8 @@ def test_workers_end_with_a_process_that_is_killed(method: StartMethod) -> None:
         "import itertools; from regard.data.parallel import in_order; from shared_work "
         "import Numbered"
     )
-    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
-        [sys.executable, "-c", f"{imports}\n{code}"], stdout=subprocess.PIPE, env=surroundings
+        [sys.executable, "-c", f"{imports}\n{code}"], stdout=subprocess.PIPE, env=with_own_modules()
     )
     assert process.stdout is not None
     assert int(process.stdout.readline()) != process.pid
@@ -537,7 +540,7 @@ def cluster() -> Iterator[Any]:
 
     small = {"num_cpus": 1, "object_store_memory": 80_000_000}
     with pytest.MonkeyPatch.context() as patch:  # what the nodes import
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        patch.setenv("PYTHONPATH", OWN_MODULES)
         timing = {"initial_delay_ms": 0, "period_ms": 500, "failure_threshold": 2}
         noticed = {f"health_check_{name}": value for name, value in timing.items()}
         kept = {
